@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections import Counter
+import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -29,14 +30,17 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Divide the cases of tests marked ``one_in`` between the stages, before one is selected."""
-    cases: Counter[str] = Counter()
+    tables: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        table = item.get_closest_marker("one_in")
-        if table is not None:
-            name = item.nodeid.partition("[")[0]
-            if cases[name] % table.args[0]:
+        if item.get_closest_marker("one_in") is not None:
+            tables[item.nodeid.partition("[")[0]].append(item)
+    for name, cases in tables.items():
+        (share,) = cases[0].get_closest_marker("one_in").args
+        # tables begin with their plainest cases; the name draws with which one its share begins
+        first = zlib.crc32(name.encode()) % min(share, len(cases))
+        for number, item in enumerate(cases):
+            if number % share != first:
                 item.add_marker(pytest.mark.second)
-            cases[name] += 1
 
 
 def pytest_collection_finish() -> None:

@@ -68,7 +68,7 @@ def published(graph: Graph, receivers, k, iterations, values=None):
     return edges, np.minimum(1, c[dst] * pi)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_samples_do_not_depend_on_ranks(kind):
     sampler = LaborSampler((2, 3), 4, **kind)
@@ -79,6 +79,7 @@ def test_samples_do_not_depend_on_ranks(kind):
         assert same_sample(sample(sampler, size, placement, layers, [3, 7, 18], step=5), expected)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", [{"star": True}, {"weight": "weight", "iterations": 3}], ids=str)
 def test_no_decision_depends_on_rounding(kind):
     graph = graphs.random_graph(40, 500, seed=3)
@@ -121,6 +122,7 @@ def test_probabilities_are_the_published_ones(iterations, weighted):
     )
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "kind", [{}, {"iterations": 1}, {"star": True}, {"weight": "weight"}, {"kappa": 3}], ids=str
 )
@@ -143,7 +145,7 @@ def test_vertices_are_included_as_often_as_their_largest_probability(kind):
     assert vertex[:, largest == 1].all()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     "kind",
     [
@@ -216,7 +218,7 @@ def test_parallel_edges_are_chosen_as_often_as_others(kind):
     assert (error < 0.04).all()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     "placement",
     [

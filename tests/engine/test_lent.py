@@ -75,7 +75,7 @@ def test_products_of_a_row_list_have_the_bits_of_a_copy(n, rng):
         set_threads(before)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     "how", [{"first": "sage"}, {"first": "gcn"}, {"first": "gat"}, {"first": "sage", "wider": True}]
 )

@@ -146,7 +146,7 @@ def equal(found: list[np.ndarray], expected: np.ndarray) -> None:
     np.testing.assert_allclose(found[0], expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize(("number", "name"), list(enumerate(CASES)), ids=CASES)
 def test_both_modes_have_the_numbers_of_one_worker(number: int, name: str) -> None:
     keys = {**CASES[name], "views_per_step": 3}

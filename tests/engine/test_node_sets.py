@@ -157,6 +157,7 @@ def test_walks_take_uniform_steps():
     expect(node_sets(SaintWalk(roots=1, depth=2), range(1000), SMALL), expected)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("clip", [1, 10000])
 def test_the_frontier_moves_as_the_sequential_algorithm(clip):
     """Against the sequential algorithm: a walker of the frontier is chosen by degree, left, and

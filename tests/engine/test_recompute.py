@@ -222,6 +222,7 @@ def test_a_user_may_check_a_model_with_pieces():
     gt.check(Net("pieces"))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "strategy",
     [{}, {"strategy": "mini", "batch_size": 40}, {"strategy": "cluster", "clusters": 3}],

@@ -122,7 +122,7 @@ def test_views_are_those_that_are_searched_alone(number: int, name: str) -> None
     run_simulated(size, both, size, **CASES[name], partitioner=placement, masters=masters)
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("placement", graphs.PLACEMENTS, ids=str)
 @pytest.mark.parametrize(
     "name", ["by weight", "by time", "of shared draws", "links", "with replacement"]
@@ -149,7 +149,7 @@ def test_odd_graphs(name: str, size: int) -> None:
     run_simulated(size, both, size, **keys, fanout="2")
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     "name", ["all neighbours", "with replacement", "by time", "links", "sources per hop"]
 )

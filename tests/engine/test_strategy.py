@@ -117,7 +117,7 @@ STRATEGIES = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_batches_do_not_depend_on_ranks(name):
     expected = epoch(STRATEGIES[name], epochs=(0, 3))
@@ -174,6 +174,7 @@ def dense_cluster_gcn(nodes, targets, diagonal, degrees, weights):
     )
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("hops", [0, 1, 2])
 @pytest.mark.parametrize(
     "degrees, diagonal", [("graph", 0.0), ("view", 0.0), ("view", 0.7), ("graph", 1.0)]

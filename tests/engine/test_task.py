@@ -212,6 +212,7 @@ def test_clusters_at_both_ends_of_pairs(size):
     np.testing.assert_array_equal(known, pairs_of(GRAPH)[2])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["edge", "link"])
 def test_losses_and_gradients_do_not_depend_on_ranks(kind):
     class Weighted(Scorer):

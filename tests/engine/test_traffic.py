@@ -89,7 +89,7 @@ def measure(comm, task, view, model, bounds):
 PLACEMENTS = [("1d-src", "hash"), ("1d-dst", "block"), ("vertex-cut", "hash")]
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize(
     ("size", "task", "placement"),
     [

@@ -345,6 +345,7 @@ def ends_in_frame(view, s, senders, receivers):
     )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["random", *graphs.odd_graphs()])
 def test_lists_name_the_ends_of_every_edge_by_receiver_and_by_sender(name):
     graph = graphs.random_graph() if name == "random" else graphs.odd_graphs()[name]

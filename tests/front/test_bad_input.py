@@ -731,7 +731,7 @@ def test_all_mistakes_on_two_workers_in_turns(folder: Path) -> None:
     assert [row for row in told if row[0] != ALONE and (row[1] != row[2] or not row[1])] == []
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize(
     ("script", "code", "told"),
     [

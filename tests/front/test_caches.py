@@ -66,7 +66,7 @@ def on_disk(graph: gt.Graph, folder: Path) -> gt.Graph:
     return graph.replace(x=gt.MappedColumn(folder / "x.npy"))
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_cache_changes_no_bit(policy: str, size: str) -> None:
@@ -111,6 +111,7 @@ def test_views_whose_features_are_fetched_together_use_a_cache(policy: str) -> N
     assert np.sum([counts for _, counts, _ in found], axis=0).all()
 
 
+@pytest.mark.second
 def test_belady_has_the_most_hits() -> None:
     hits = {
         policy: np.sum(

@@ -56,6 +56,7 @@ def near(graph, v):
     return {*graph.dst[graph.src == v], *graph.src[graph.dst == v]}
 
 
+@pytest.mark.second
 def test_neighbours_receive_what_nodes_send(monkeypatch):
     graph = GRAPHS["some"]
     twice, sends = 2 * np.arange(40), np.arange(40) % 3 > 0

@@ -121,6 +121,7 @@ def test_integers_are_a_reason(caplog):
     )
 
 
+@pytest.mark.second
 def test_it_is_printed_without_any_logging_set_up(mine):
     words = (
         f"import graphtheta as gt; gt.Trainer({mine!r}, gt.load('sbm:n_nodes=60,n_edges=200'),"

@@ -108,7 +108,7 @@ class Maximum(gt.Layer):
 Case = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray], np.ndarray, Any]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(15)
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat", "gat_e", "rgcn", Pair, Own], ids=str)
 @pytest.mark.parametrize("both", [False, True])
 def test_models(model: Any, both: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def rows_and_edges(new: gt.Graph) -> tuple[int, int]:
     return rows, edges
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize(
     ("size", "placement"),
     [(1, ("1d-src", "hash")), (3, ("1d-dst", "block")), (4, ("vertex-cut", "hash"))],
@@ -150,7 +150,7 @@ def test_workers(size: int, placement: tuple[str, str], compare: str, tmp_path: 
         )
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize(
     "keys",
     [

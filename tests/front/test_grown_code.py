@@ -144,6 +144,7 @@ CHANGED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CHANGED)
 def test_changed_code_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(

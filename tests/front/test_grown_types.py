@@ -54,6 +54,7 @@ def of_types(users: int, items: int, seed: int = 5) -> gt.Graph:
     )
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("compare", ["values", "degrees"])
 @pytest.mark.parametrize(("users", "items"), [(32, 30), (30, 31), (32, 33)])
@@ -70,6 +71,7 @@ def test_nodes_of_several_types_without_ids(tmp_path, users, items, compare, siz
     assert work.appended == users + items - 60 and work.changed < users + items
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("compare", ["values", "degrees"])
 @pytest.mark.parametrize("readout", ["sum", "set2set"])
 def test_whole_graphs(tmp_path, readout, compare):

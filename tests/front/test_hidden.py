@@ -154,7 +154,7 @@ def numbers(graph, keys, mask, folder):
     return [row["loss"] for row in result.history] + sorted(result.metrics.values()) + outputs
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(21)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("case", CASES)
 def test_hidden_edges_change_no_number_or_the_mechanism_is_refused(case, sampler, tmp_path):

@@ -181,6 +181,7 @@ def test_misses_are_dropped_or_fetched() -> None:
     assert rates[0][0] < rates[1][0] < rates[2][0] and rates[2][1] > rates[3][1] > 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "more",
     [
@@ -283,6 +284,7 @@ def test_a_worker_without_targets_computes_empty_batches() -> None:
     assert all(np.isfinite(rows[-1]["loss"]) for rows, _ in found)
 
 
+@pytest.mark.second
 def test_features_are_cached_without_an_age_and_copies_are_not_needed() -> None:
     def last(more: str) -> dict[str, Any]:
         keys = {
@@ -414,6 +416,7 @@ def test_stable_values_of_no_node_or_no_age_are_exact(keys: dict[str, Any], hist
         np.testing.assert_allclose(found[0], exact, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "keys", [{"norm": "batch"}, {"model": "sage", "fanout": "3", "residual": True}], ids=str
 )

@@ -111,7 +111,7 @@ def test_every_model(model: str) -> None:
     check(TYPED if model in RELATIONAL else GRAPH, 2, model=model)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize(
     ("size", "placement"),
     [(1, ("1d-src", "hash")), (2, ("1d-dst", "block")), (3, ("vertex-cut", "hash"))],

@@ -104,7 +104,7 @@ def of_each(keys: dict[str, Any], read: Any) -> np.ndarray:
     return found
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("task", TASKS)
 def test_losses_are_weighted_means_of_those_of_single_links(task: str) -> None:
     # a step of all links has the loss of the initial weights, as an evaluation without a step
@@ -130,7 +130,7 @@ def test_losses_are_weighted_means_of_those_of_single_links(task: str) -> None:
             assert not np.isclose(loss, each[rows].mean())
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_workers_do_not_change_the_numbers(task: str, name: str) -> None:

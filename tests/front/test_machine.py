@@ -419,6 +419,7 @@ def test_kernels_that_are_loaded_are_not_compiled(
         assert jit.n_compiled() == before + 1
 
 
+@pytest.mark.second
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no peak of a process alone")
 def test_peak_memory_is_that_of_this_process_alone() -> None:
     held = np.ones(60 << 20)

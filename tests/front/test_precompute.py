@@ -23,6 +23,7 @@ def losses(comm, graph, **keys):
     return found, trainer.measure(), trainer.setup.saving, trainer.probe.layers
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "strategy",
     [{"strategy": "global"}, {"strategy": "mini", "batch_size": 7}],

@@ -94,6 +94,7 @@ class Remade(WithLoops):
         self.first = OwnType()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "keys",
     [

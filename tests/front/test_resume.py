@@ -148,7 +148,7 @@ def same(a: Numbers, b: Numbers, exactly: bool) -> None:
         )
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [
@@ -168,6 +168,7 @@ def test_a_run_goes_on_as_if_it_had_not_stopped(name: str, before: int, after: i
         same(rank, whole, exactly=before == after)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "keys",
     [
@@ -198,6 +199,7 @@ def test_views_in_flight_may_change() -> None:
     same(found, uninterrupted("mini stale in flight", 1), exactly=True)
 
 
+@pytest.mark.second
 def test_mode_macrobatch_and_caches_may_change() -> None:
     keys = {**RUNS["mini independent"], "macrobatch": "3", "fetch_batch": 2}
     caches = {"machine_cache": "9", "feature_cache": "9", "cache_policy": "lru"}

@@ -116,6 +116,7 @@ STEPS: dict[str, tuple[dict[str, Any], Any]] = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_stores_are_those_of_changes_in_memory(

@@ -119,6 +119,7 @@ def outputs(comm: Any, graph: gt.Graph, others: list[gt.Graph]) -> list[np.ndarr
     ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("size", [1, 3])
 def test_the_scale_is_applied_to_other_graphs(size: int) -> None:
     """Also with the relations in another order, and where values were scaled over other edges or

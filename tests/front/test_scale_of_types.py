@@ -178,6 +178,7 @@ def test_any_number_of_workers_and_any_form(tmp_path: Path, keys: dict[str, Any]
         np.testing.assert_allclose(again[0], out[0], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("model", ["rgcn", "sage", "hgt"])
 @pytest.mark.parametrize("size", [1, 3])
 def test_the_scale_is_applied_to_other_graphs(tmp_path: Path, model: str, size: int) -> None:
@@ -312,6 +313,7 @@ def test_a_run_that_was_begun_with_one_scale_for_all_types_is_not_resumed(
         run(SerialComm(), epochs=2, resume=True)
 
 
+@pytest.mark.second
 def test_what_does_not_fit() -> None:
     with pytest.raises(
         DataError,

@@ -130,7 +130,7 @@ WAYS = [
 
 
 # every second pair of a network and a way
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize(
     ("net", "way"),
     [(net, way) for net in range(len(NETS)) for way in range(len(WAYS)) if (net + way) % 2 == 0],
@@ -234,6 +234,7 @@ class Attention(gt.Model):
         return side_by_side(self.layers, graph, gt.dropout(graph.x, 0.3))
 
 
+@pytest.mark.second
 @pytest.mark.fused
 def test_compiled_kernels_side_by_side():
     reference, fused = (

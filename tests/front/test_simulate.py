@@ -82,6 +82,7 @@ def test_counts_on_eight_workers_are_those_of_the_ledgers(strategy: str) -> None
     assert point.row.loads["bytes"][1] == pytest.approx((moved + summed) / 8 / point.row.views)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("mode", ["cooperative", "independent"])
 def test_loads_of_workers(mode: str) -> None:
     job = job_of("mini", partitioner="vertex-cut")
@@ -142,6 +143,7 @@ def test_time_of_messages_bytes_and_slow_workers() -> None:
     np.testing.assert_allclose(slow / fair, [1, 1.5, 1])
 
 
+@pytest.mark.second
 def test_parts_add_up_to_the_time_and_the_largest_limits() -> None:
     job = job_of("mini")
     points = simulated(

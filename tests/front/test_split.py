@@ -253,6 +253,7 @@ def several(n=30, n_splits=3):
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("k", [0, 2])
 def test_one_of_several_splits_trains_like_a_graph_with_that_split(k, tmp_path, caplog):
     graph = several()

@@ -51,6 +51,7 @@ def test_limits_are_exact(name: str, exchange: str) -> None:
         np.testing.assert_allclose(found, exact, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("exchange", STALE)
 def test_one_worker_is_exact_and_several_are_near(exchange: str) -> None:
     (exact,), (one,) = run_simulated(1, trained), run_simulated(1, trained, exchange=exchange)
@@ -138,6 +139,7 @@ def test_against_edges() -> None:
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("layers", [1, 2])
 def test_values_of_edges_are_audited(layers: int) -> None:
     def rows(comm: Comm, exchange: str) -> list[dict[str, Any]]:

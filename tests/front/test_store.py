@@ -78,6 +78,7 @@ def bytes_of(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_graph_is_read_as_it_was_written(kind, tmp_path):
     graph = KINDS[kind]
@@ -153,6 +154,7 @@ def trained(comm, source):
     return [trainer.train_epoch(i) for i in range(2)], trainer.measure()
 
 
+@pytest.mark.second
 def test_losses_are_those_of_the_other_sources(tmp_path):
     cora = gt.load("cora")
     dense = cora.replace(x=cora.x.toarray()[:, :64])
@@ -314,7 +316,7 @@ def test_damage_is_located(tmp_path, monkeypatch):
         run_simulated(3, lambda comm: check_store(folder, comm))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(17)
 @pytest.mark.parametrize(
     "kind", [*(name for name, graph in KINDS.items() if graph.n_edges), "int8"]
 )
@@ -525,6 +527,7 @@ def test_changed_edges_are_computed_when_they_are_read(change, tmp_path, monkeyp
     assert stored.replace(name="other").digest() == plain.digest()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("loops", ["yes", "no"])
 def test_a_model_of_self_loops_trains_on_a_store(loops, tmp_path):
     graph = loops_of(PLAIN)
@@ -539,6 +542,7 @@ def test_a_model_of_self_loops_trains_on_a_store(loops, tmp_path):
     assert plain == stored
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("masks", [False, True])
 def test_links_of_a_store_are_split_by_slices(masks, tmp_path):
     fields = dict.fromkeys(

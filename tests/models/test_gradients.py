@@ -101,7 +101,7 @@ def gradients(name, draw, decoder, types, options):
     return {p.name: np.abs(found.of(p)).max(initial=0) for p in model.parameters()}
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("norm", ["none", "batch", "layer"])
 @pytest.mark.parametrize(("name", "types"), [*((name, TYPES) for name in MODELS), ("hgt", 1)])
 def test_every_parameter_has_a_gradient(name, types, norm):
@@ -171,7 +171,7 @@ def attention(comm, name, options):
     }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.fused
 @pytest.mark.parametrize("back_end", ["reference", "fused"])
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ ODD = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_graphs(odd):
     """Finite and the same on ranks of which some own no node or no edge."""
@@ -96,6 +96,7 @@ def test_odd_graphs(odd):
                 assert_close(outputs(build, graph, size, placement, training=True), alone)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_mini_batch_of_all_nodes_is_the_global_batch(name):
     graph = example()
@@ -139,7 +140,7 @@ def test_renumbered_nodes_and_shuffled_edges(name):
     assert_close((mine[0][new], mine[1]), theirs)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(17)
 @pytest.mark.parametrize("name", [n for n in MODELS if n != "mlp"])
 def test_directions(name):
     """Along out-edges is along in-edges of the reversed graph; both is along a graph with both."""

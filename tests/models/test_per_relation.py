@@ -245,7 +245,7 @@ def losses(comm, **keys):
     return [trainer.train_epoch(epoch) for epoch in range(3)] + [*trainer.evaluate().values()]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     "keys",
     [

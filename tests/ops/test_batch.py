@@ -118,6 +118,7 @@ def naive(ptr, gid, k, fanout, each):
     return times
 
 
+@pytest.mark.second
 @settings(max_examples=80, deadline=None)
 @given(GROUPS, st.integers(0, 99), st.integers(1, 6), st.booleans(), st.booleans())
 def test_samples_equal_those_of_sorted_draws(counts, seed, fanout, each, in_order):

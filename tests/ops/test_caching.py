@@ -43,6 +43,7 @@ def read(policy: CachePolicy | None, capacity: int, batches: list[list[int]]) ->
     return hits
 
 
+@pytest.mark.second
 @settings(max_examples=40, deadline=None)
 @given(batches=BATCHES, capacity=st.integers(1, 50))
 def test_policies_equal_plain_ones_and_none_beats_belady(

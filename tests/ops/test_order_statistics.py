@@ -226,6 +226,7 @@ def test_parts_of_hubs_know_the_pivot(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(fused, one, rtol=1e-13)
 
 
+@pytest.mark.second
 def test_a_layer_equals_sorting() -> None:
     graph = example()
     ((values, _, _, _),) = run_simulated(1, run, graph, "fused", "float32", "in")

@@ -460,6 +460,7 @@ class RichNet(Model):
         return self.layers[1](graph, self.layers[0](graph, graph.x))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("task", "keys"),
     [

@@ -163,6 +163,7 @@ def test_odd_graphs(name):
             compare([Drawn(value, ("mean", "max"), "both")], graph, size, placement)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("sum", SUMS)
 def test_chunks_change_nothing(sum, monkeypatch):
     graph, layer = (

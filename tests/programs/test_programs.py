@@ -34,11 +34,13 @@ def test_drawn_programs(share):
     assert outcome.comparisons["emulator"] == EACH
 
 
+@pytest.mark.second
 def test_drawn_programs_with_nan_and_infinities():
     outcome = search.search(range(20), special=True)
     assert not outcome.found, said(outcome)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", FOUND)
 def test_programs_that_were_wrong(name):
     kinds = (
@@ -52,6 +54,7 @@ def test_programs_that_were_wrong(name):
     assert compare.differences(FOUND[name], kinds) == []
 
 
+@pytest.mark.second
 def test_compiled_kernels_give_the_numbers_of_the_emulator(back_end):
     case = FOUND["a product with a vector, and then with a matrix"]
     assert compare.differences(case, ("compiled", "threads", "emulator")) == []
@@ -90,6 +93,7 @@ EASY = (
 )
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", EASY)
 def test_planted_faults_are_found(name):
     fault = next(f for f in planted.PLANTED if f.name == name)
