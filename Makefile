@@ -2,7 +2,7 @@
 PYTHON ?= python
 TREE ?= .typetree
 
-.PHONY: help typetree lint types docs figures statements test second check
+.PHONY: help typetree lint types docs figures statements test second third check
 
 help:
 	@echo "make typetree   link tree in which the installed layout lies on disk, for mypy and pyright"
@@ -13,6 +13,7 @@ help:
 	@echo "make statements statements of each area, without docstrings"
 	@echo "make test       the first stage of the tests"
 	@echo "make second     the second stage: what takes long, or needs the extra libraries"
+	@echo "make third      cases of long tables that are in no stage"
 	@echo "make check      lint, types, test, second"
 
 # Type checkers do not know package_dir: graphtheta.engine is not below graphtheta/ on disk. In the tree it is.
@@ -60,5 +61,8 @@ test:
 
 second:
 	$(PYTHON) -m pytest -q -m second
+
+third:
+	$(PYTHON) -m pytest -q -m third
 
 check: lint types test second

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
+from stages import stages
 from warm.reference import VARIABLE
 
 from graphtheta.ops.compile import private
@@ -29,18 +29,20 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Divide the cases of tests marked ``one_in`` between the stages, before one is selected."""
+    """Divide the cases of tests marked ``one_in`` between the stages, before one is selected.
+
+    The longest tests come first, so that the last one to end is a short one.
+    """
+    items.sort(key=lambda item: item.path.name != "test_bench.py")
     tables: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("one_in") is not None:
             tables[item.nodeid.partition("[")[0]].append(item)
     for name, cases in tables.items():
-        (share,) = cases[0].get_closest_marker("one_in").args
-        # tables begin with their plainest cases; the name draws with which one its share begins
-        first = zlib.crc32(name.encode()) % min(share, len(cases))
-        for number, item in enumerate(cases):
-            if number % share != first:
-                item.add_marker(pytest.mark.second)
+        shares = cases[0].get_closest_marker("one_in").args
+        for case, stage in zip(cases, stages(name, len(cases), *shares), strict=True):
+            if stage > 1:
+                case.add_marker("second" if stage == 2 else "third")
 
 
 def pytest_collection_finish() -> None:

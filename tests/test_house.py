@@ -15,6 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from stages import stages
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("graphtheta", "ops", "engine", "models")
@@ -432,22 +433,35 @@ def links(tree: Path) -> int:
 
 
 def test_every_test_is_in_one_of_two_stages() -> None:
-    """A test is marked ``second`` or not, and CI runs both kinds; but what pytest does not collect
-    is in neither.
+    """A test is marked ``second`` or not, and CI runs both kinds; only cases of tables that have
+    others in both are marked ``third``. What pytest does not collect is in none.
     """
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg", encoding="utf-8")
     pytest_reads = settings["tool:pytest"]
     words = shlex.split(pytest_reads["addopts"])
-    assert words[words.index("-m") + 1] == "not second"
+    assert words[words.index("-m") + 1] == "not second and not third"
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-    stages = [line for line in script if line.startswith("python -m pytest -q")]
-    assert [line.endswith(" -m second") for line in stages] == [False, True]
+    stages = [line for line in script if line.startswith("python -m pytest -q --durations")]
+    assert [" -m second " in line for line in stages] == [False, True]
     for path in TESTS:
         collected = (
             path.name.startswith("test_") and ROOT / pytest_reads["testpaths"] in path.parents
         )
         assert collected == bool(cases_of(tree_of(path))), path
+
+
+@pytest.mark.parametrize("name", ["test_a", "test_b", "test_c"])
+@pytest.mark.parametrize("shares", [(2,), (7,), (100,), (5, 3), (21, 4)])
+@pytest.mark.parametrize("n_cases", [1, 2, 5, 33])
+def test_a_long_table_is_divided(name: str, shares: tuple[int, ...], n_cases: int) -> None:
+    """No case is lost, and as many are in the first two stages as the shares say."""
+    first, second = (*shares, 1)[:2]
+    found = stages(name, n_cases, *shares)
+    count = {stage: found.count(stage) for stage in (1, 2, 3)}
+    assert sum(count.values()) == n_cases
+    assert count[1] in {max(1, n_cases // first), -(-n_cases // first)}
+    assert count[2] == -(-(n_cases - count[1]) // second)
 
 
 def cases_of(tree: ast.Module) -> list[str]:

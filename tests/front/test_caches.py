@@ -66,7 +66,7 @@ def on_disk(graph: gt.Graph, folder: Path) -> gt.Graph:
     return graph.replace(x=gt.MappedColumn(folder / "x.npy"))
 
 
-@pytest.mark.one_in(11)
+@pytest.mark.one_in(11, 3)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_cache_changes_no_bit(policy: str, size: str) -> None:

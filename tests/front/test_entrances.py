@@ -76,7 +76,7 @@ def stage(name):
     return [pytest.mark.second] if name == "real_pyg" else []
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(11, 3)
 @pytest.mark.parametrize(
     ("case", "entrance"),
     [
@@ -216,7 +216,7 @@ OF_FORMS = (
 )
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(11, 3)
 @pytest.mark.parametrize(
     ("case", "entrance"),
     [

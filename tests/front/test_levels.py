@@ -46,7 +46,7 @@ def parts(graph, size, comms, **options):
     return [program(SerialComm())] if comms == 1 else run_simulated(comms, program)
 
 
-@pytest.mark.one_in(21)
+@pytest.mark.one_in(21, 3)
 @pytest.mark.parametrize("size, few", [(2, 1 << 20), (3, 500), (4, 1 << 20), (4, 500)])
 @pytest.mark.parametrize(
     "name, options",

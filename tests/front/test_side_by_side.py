@@ -130,7 +130,7 @@ WAYS = [
 
 
 # every second pair of a network and a way
-@pytest.mark.one_in(11)
+@pytest.mark.one_in(11, 3)
 @pytest.mark.parametrize(
     ("net", "way"),
     [(net, way) for net in range(len(NETS)) for way in range(len(WAYS)) if (net + way) % 2 == 0],

@@ -23,7 +23,7 @@ from equality import (
 from graphtheta.engine.comm.simulated import run_simulated
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=" ".join)
 def test_same_numbers_on_any_number_of_ranks(placement, task):

@@ -118,6 +118,7 @@ def with_one_loop_each(graph):
     return graph.keep_edges(np.setdiff1d(np.arange(graph.n_edges), again)).with_self_loops()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "ranks",
     [(1, 2, 3, 4, 8), pytest.param((1, 3), marks=pytest.mark.fused)],

@@ -161,6 +161,7 @@ def test_many_rows(name, monkeypatch):
                 np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize(
     "name", [n for n in NAMES if any(c.types not in ("floats", "masks") for c in TABLE[n])]
@@ -404,6 +405,7 @@ def in_stages(
             )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", dict(IN_GATHER))
 def test_stages(name, dtype):
