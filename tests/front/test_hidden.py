@@ -154,7 +154,7 @@ def numbers(graph, keys, mask, folder):
     return [row["loss"] for row in result.history] + sorted(result.metrics.values()) + outputs
 
 
-@pytest.mark.one_in(21)
+@pytest.mark.one_in(21, 3)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("case", CASES)
 def test_hidden_edges_change_no_number_or_the_mechanism_is_refused(case, sampler, tmp_path):
@@ -241,7 +241,7 @@ def test_predictions_depend_on_differences_of_times_only(model, strategy):
             fanout=[3],
             layers=1,
             hidden=4,
-            epochs=2,
+            epochs=1,
             keep=0,
             dtype="float64",
             sampler=f"temporal:strategy={strategy}",
