@@ -7,7 +7,6 @@ import numpy as np
 from graphtheta.engine.comm.ledger import STAGES
 from graphtheta.engine.train.step import Training
 from graphtheta.train.pipeline.costs import PREPARE, Costs
-from graphtheta.train.pipeline.division import divide
 
 # steps before the profile, in which caches fill and loops are compiled, and steps of the profile
 WARM, PROFILED = 2, 8
@@ -92,29 +91,14 @@ class Pipeline:
             for stage, book in stages.items()
             if stage in PREPARE and sum(book.values())
         )
-        prepared = [stages[stage]["seconds"] / self._views for stage in PREPARE]
         self.line = (
             f"pipeline=auto: a view takes {_ms(costs.prepare)} to prepare ({parts}),"
             f" {_ms(costs.compute)} to compute and "
             f"{_ms(costs.compute_wait)} waiting for that; {flight} of at most {self._most} views in"
             " flight take about "
             f"{_ms(costs.seconds(flight, cores, together))} each, one after another"
-            f" {_ms(costs.whole)}; {SAID[limit]}; "
-            f"{_divided([*prepared, costs.compute], cores)}"
+            f" {_ms(costs.whole)}; {SAID[limit]}"
         )
-
-
-def _divided(seconds: list[float], cores: int) -> str:
-    """What cores of their own would do for sampling, fetching and computing."""
-    names = (*PREPARE, "compute")
-    found = divide(seconds, cores)
-    groups = [f"{' and '.join(names[a:b])} {n}" for a, b, n in found.groups]
-    slowest = groups[found.slowest(seconds)].rpartition(" ")[0]
-    return (
-        f"with cores of their own ({', '.join(groups)}) stages would take {_ms(found.seconds)} of"
-        f" processor, limited by {slowest}, and with any core for any stage"
-        f" {_ms(sum(seconds) / cores)}"
-    )
 
 
 def _ms(seconds: float) -> str:
