@@ -32,7 +32,7 @@ from ...ops.rows.stored import StoredRows
 from ..partition.partition import Partition, empty_partition
 from ..view.hop import Flow, Hop
 from ..view.level import NO_ROWS, Counts, Level, full_pass, passes_of
-from ..view.scored_pairs import PairPlan, ScoredPairs
+from ..view.scored_pairs import no_pairs
 from ..view.view import GraphView
 from .context import ActiveGraph, Superstep
 from .layer import Model
@@ -141,6 +141,17 @@ class Probe:
             if step.program is not None
             and step.made_by is not None
             and step.made_by.sum is not None
+        ]
+
+    @property
+    def layer_numbers(self) -> list[int]:
+        """Numbers among all supersteps of those that sum messages, or whose totals were computed
+        before.
+        """
+        return [
+            i
+            for i, step in enumerate(self.supersteps)
+            if step.made_by is not None and step.made_by.sum is not None
         ]
 
 
@@ -294,11 +305,8 @@ def sums_of_a_pass(model: Model, partition: Partition) -> int:
 
 def _empty_graph(partition: Partition, counts: Sequence[Counts]) -> _EndlessGraph:
     empty = empty_partition(partition)
-    none = np.zeros(0, np.int64)
-    pairs = PairPlan(empty, ScoredPairs(none, none, none, none, np.zeros(0)))
-    return _EndlessGraph(
-        GraphView(empty, [], None, RowSpace(empty.masters), pairs=pairs.level(None, 0)), counts
-    )
+    pairs = no_pairs(empty).level(None, 0)
+    return _EndlessGraph(GraphView(empty, [], None, RowSpace(empty.masters), pairs=pairs), counts)
 
 
 def _unread(model: Model, tape: Tape) -> list[str]:

@@ -207,6 +207,15 @@ class PairPlan:
         return Relation(PAIR, self._pairs.gid[order], columns=False), None
 
 
+def no_pairs(partition: Partition) -> PairPlan:
+    """The plan of no pairs, on which decoders run where their values do not matter.
+
+    Collective: all ranks of the partition.
+    """
+    none = np.zeros(0, np.int64)
+    return PairPlan(partition, ScoredPairs(none, none, none, none, np.zeros(0)))
+
+
 def _order(kind: np.ndarray, dst: np.ndarray) -> np.ndarray:
     """``np.lexsort((dst, kind))``, [n] int64, for fewer than 2^30 pairs: their numbers in the last
     bits keep equal ones in order.

@@ -12,13 +12,11 @@ import numpy as np
 from graphtheta.engine.layer.context import ActiveGraph, Superstep
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.stages import Stages
-from graphtheta.engine.partition.partition import Partition, empty_partition
-from graphtheta.engine.strategy.strategy import whole
-from graphtheta.engine.strategy.task import Seeds
+from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.level import NO_ROWS, Counts, Level
-from graphtheta.engine.view.scored_pairs import PairPlan, ScoredPairs
 from graphtheta.engine.view.view import GraphView
+from graphtheta.inference.forward.empty import empty_view
 from graphtheta.inference.forward.spill import Values
 from graphtheta.ops.autodiff.tape import Tape, Var
 from graphtheta.ops.parallel.buffers import empty
@@ -69,10 +67,7 @@ class _Shapes(ActiveGraph):
 
 def shapes(model: Model, partition: Partition, layers: Layers) -> list[LayerOutput]:
     """What each layer that runs over edges makes, from a pass over an empty graph."""
-    empty = empty_partition(partition)
-    none = np.zeros(0, np.int64)
-    pairs = PairPlan(empty, ScoredPairs(none, none, none, none, np.zeros(0)))
-    graph = _Shapes(whole(empty, layers, Seeds(np.zeros(0, bool), pairs)))
+    graph = _Shapes(empty_view(partition, layers))
     with Tape(record=False, training=False):
         model.run(graph)
     return graph.layers

@@ -13,7 +13,7 @@ from graphtheta.engine.layer.stages import Stages
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.strategy.strategy import whole
 from graphtheta.engine.strategy.task import Seeds
-from graphtheta.engine.view.scored_pairs import PairPlan, ScoredPairs
+from graphtheta.engine.view.scored_pairs import no_pairs
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.validation import Origin, as_array
 from graphtheta.ops.autodiff.tape import Tape
@@ -30,11 +30,7 @@ def superstep_of(model: Model, probe: Probe, layer: int | str | Stages) -> int:
     Raises:
         ConfigError: No such layer of the model returns values of nodes.
     """
-    summing = [
-        i
-        for i, step in enumerate(probe.supersteps)
-        if step.made_by is not None and step.made_by.sum is not None
-    ]
+    summing = probe.layer_numbers
     if isinstance(layer, int):
         if not -len(summing) <= layer < len(summing):
             raise ConfigError(
@@ -43,8 +39,8 @@ def superstep_of(model: Model, probe: Probe, layer: int | str | Stages) -> int:
             )
         return summing[layer]
     wanted = dict(model.named_modules()).get(layer) if isinstance(layer, str) else layer
-    found = [i for i in summing if probe.supersteps[i].made_by is wanted]
-    if not found:
+    runs = [i for i in summing if probe.supersteps[i].made_by is wanted]
+    if not runs:
         paths = [
             path
             for path, module in model.named_modules()
@@ -55,7 +51,7 @@ def superstep_of(model: Model, probe: Probe, layer: int | str | Stages) -> int:
             f"embed: {name!r} is not a layer of {type(model).__name__} that sums messages; choose"
             f" from {', '.join(paths)}"
         )
-    return found[-1]
+    return runs[-1]
 
 
 def embedded(model: Model, partition: Partition, probe: Probe, superstep: int) -> np.ndarray:
@@ -63,12 +59,9 @@ def embedded(model: Model, partition: Partition, probe: Probe, superstep: int) -
 
     Collective: all ranks of the partition.
     """
-    none = np.zeros(0, np.int64)
     # a decoder at the end of the model runs on zero pairs
-    pairs = PairPlan(partition, ScoredPairs(none, none, none, none, np.zeros(0)))
-    graph = ActiveGraph(
-        whole(partition, probe.layers, Seeds(np.ones(partition.n_masters, bool), pairs))
-    )
+    seeds = Seeds(np.ones(partition.n_masters, bool), no_pairs(partition))
+    graph = ActiveGraph(whole(partition, probe.layers, seeds))
     graph.wanted = superstep
     with Tape(record=False, training=False, all_sum=partition.halo_comm.all_sum):
         model.run(graph)

@@ -15,11 +15,9 @@ import numpy as np
 
 from graphtheta.engine.layer.context import ActiveGraph, Superstep
 from graphtheta.engine.layer.layer import Model
-from graphtheta.engine.partition.partition import Partition, empty_partition
-from graphtheta.engine.strategy.strategy import whole
-from graphtheta.engine.strategy.task import Seeds
+from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.view.hop import Layers
-from graphtheta.engine.view.scored_pairs import PairPlan, ScoredPairs
+from graphtheta.inference.forward.empty import empty_view
 from graphtheta.ops.autodiff.tape import Called, Parameter, Tape, Var, Vjp
 from graphtheta.ops.edge.symbolic import SymbolicTrace
 from graphtheta.run.checkpoints.tensors import checksum
@@ -147,10 +145,7 @@ def program(model: Model, partition: Partition, layers: Layers) -> list[Any]:
         partition: Has the columns that it reads.
         layers: The supersteps of the model.
     """
-    empty = empty_partition(partition)
-    none = np.zeros(0, np.int64)
-    pairs = PairPlan(empty, ScoredPairs(none, none, none, none, np.zeros(0)))
-    graph = ActiveGraph(whole(empty, layers, Seeds(np.zeros(0, bool), pairs)))
+    graph = ActiveGraph(empty_view(partition, layers))
     tape = _Listing({p: name for name, p in model.named_parameters()})
     with tape:
         out = model.run(graph)

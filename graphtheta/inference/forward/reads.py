@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from graphtheta.engine.layer.context import ActiveGraph
 from graphtheta.engine.layer.layer import Model
-from graphtheta.engine.partition.partition import Partition, empty_partition
-from graphtheta.engine.strategy.strategy import whole
-from graphtheta.engine.strategy.task import Seeds
+from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.level import Level
-from graphtheta.engine.view.scored_pairs import PairPlan, ScoredPairs
+from graphtheta.inference.forward.empty import empty_view
 from graphtheta.ops.autodiff.tape import Tape
 
 
@@ -56,10 +52,7 @@ def columns_read(model: Model, partition: Partition, layers: Layers) -> list[str
         partition: Has the columns.
         layers: The supersteps of the model.
     """
-    empty = empty_partition(partition)
-    none = np.zeros(0, np.int64)
-    pairs = PairPlan(empty, ScoredPairs(none, none, none, none, np.zeros(0)))
-    graph = _Reading(whole(empty, layers, Seeds(np.zeros(0, bool), pairs)))
+    graph = _Reading(empty_view(partition, layers))
     with Tape(record=False, training=False):
         model.run(graph)
     return sorted(graph.columns)

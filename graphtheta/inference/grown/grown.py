@@ -333,13 +333,9 @@ class Grown:
             if superstep is None:
                 out = self._outputs(passes, needed[0] if needed else wanted, rows)
             else:
-                number = [
-                    i
-                    for i, step in enumerate(on.probe.supersteps)
-                    if step.made_by is not None and step.made_by.sum is not None
-                ]
-                passes.run(layers[number.index(superstep)].from_end)
-                out = found.read(value_name(number.index(superstep)), rows)
+                number = on.probe.layer_numbers.index(superstep)
+                passes.run(layers[number].from_end)
+                out = found.read(value_name(number), rows)
         n_rows, n_edges = on.comm.all_sum(np.array([passes.rows, passes.edges])).tolist()
         self.work = InferenceWork(
             *self._counts,
