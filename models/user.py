@@ -69,35 +69,6 @@ def declared(model: Design | Callable[..., Any]) -> type[Options]:
     return create_model("Parameters", __base__=Options, **scalars)
 
 
-def accepted(name: str, function: Callable[..., Any], offered: dict[str, Any]) -> dict[str, Any]:
-    """The values of a job that the maker of a model (a class or function) accepts, by name.
-
-    Args:
-        name: Name of the function or class, for messages.
-        function: The function or class.
-        offered: Values of the job by name.
-
-    Raises:
-        ConfigError: It requires a parameter that the job does not offer.
-    """
-    wanted = list(inspect.signature(function).parameters.values())
-    named = [p for p in wanted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    needed = [
-        p
-        for p in wanted
-        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]
-    unknown = [p.name for p in needed if p not in named or p.name not in offered]
-    if unknown:
-        raise ConfigError(
-            f"the constructor of {name} needs {', '.join(unknown)}, which a job does not set; a"
-            f" constructor may take {', '.join(sorted(offered))}, and parameters with a default; a"
-            " default that is a number, text or truth value makes it a key of the job"
-        )
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted)
-    return offered if takes_all else {p.name: offered[p.name] for p in named if p.name in offered}
-
-
 def _models(module: ModuleType) -> list[str]:
     return [
         n

@@ -21,7 +21,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from graphtheta.base.described import name_and_options, options_of
 from graphtheta.base.registry import Registry
 from graphtheta.base.rng import Purpose, bits, key
 from graphtheta.errors import ConfigError, PartitionError
@@ -303,12 +302,8 @@ def make_partitioner(text: str, seed: int) -> Partitioner:
 
 def _instance(registry: Registry[Any], key: str, text: str, seed: int) -> Any:
     """An instance of a class of a registry, with the options of a description."""
-    name, written = name_and_options(text)
-    registered = registry.find(name)
-    values = options_of(registered, text, key, written)
-    return registered(
-        **({"seed": seed} if "seed" in signature(registered).parameters else {}) | values
-    )
+    kind, _, options = registry.described(text, key)
+    return kind(**({"seed": seed} if "seed" in signature(kind).parameters else {}) | options)
 
 
 def block_owner(n: int, size: int) -> Callable[[np.ndarray], np.ndarray]:

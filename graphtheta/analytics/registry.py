@@ -12,7 +12,6 @@ from graphtheta.analytics.page_rank import PageRank
 from graphtheta.analytics.paths import Bfs, Sssp
 from graphtheta.analytics.random_walks import RandomWalks
 from graphtheta.analytics.structure import CoreNumber, Degree, LabelPropagation, Triangles
-from graphtheta.base.described import name_and_options, options_of
 from graphtheta.base.registry import Registry
 
 
@@ -51,6 +50,5 @@ def make_algorithm(text: str, key: str = "ALGORITHM") -> Algorithm:
     Raises:
         ConfigError: Unknown name, unknown option, or a value of another type.
     """
-    name, written = name_and_options(text)
-    made = ALGORITHMS.find(name)
-    return made(**options_of(made, text, key, written))
+    kind, _, options = ALGORITHMS.described(text, key)
+    return kind(**options)

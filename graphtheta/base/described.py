@@ -4,6 +4,7 @@ constructor.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from inspect import signature
 from math import isfinite
 from typing import Any, get_type_hints
@@ -74,3 +75,34 @@ def options_of(
             )
             raise ConfigError(f"{key}={text}: {option} is {value!r}; expected {expected}") from None
     return values
+
+
+def accepted(
+    name: str, function: Callable[..., Any], offered: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The values of a job that a class or function accepts, by name.
+
+    Args:
+        name: Name of the function or class, for messages.
+        function: The function or class.
+        offered: Values of the job by name.
+
+    Raises:
+        ConfigError: It requires a parameter that the job does not offer.
+    """
+    wanted = list(signature(function).parameters.values())
+    named = [p for p in wanted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    needed = [
+        p
+        for p in wanted
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    unknown = [p.name for p in needed if p not in named or p.name not in offered]
+    if unknown:
+        raise ConfigError(
+            f"the constructor of {name} needs {', '.join(unknown)}, which a job does not set; a"
+            f" constructor may take {', '.join(sorted(offered))}, and parameters with a default; a"
+            " default that is a number, text or truth value makes it a key of the job"
+        )
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted)
+    return offered if takes_all else {p.name: offered[p.name] for p in named if p.name in offered}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from graphtheta.base.described import accepted, name_and_options, options_of
 from graphtheta.base.userfile import load_module
 from graphtheta.base.wording import did_you_mean, shown
 from graphtheta.errors import ConfigError
@@ -111,3 +112,25 @@ class Registry(dict[str, T]):
                 f"{file} has no {self.what} {inside}; it has {', '.join(own) or 'none at all'}"
             )
         return self.add(getattr(module, inside))
+
+    def described(
+        self, text: str, key: str, offered: Mapping[str, Any] | None = None
+    ) -> tuple[Any, Mapping[str, Any], dict[str, Any]]:
+        """The class that ``NAME:option=value,...`` describes, and arguments of its constructor.
+
+        Args:
+            text: The description, with a name as for ``find``.
+            key: The key of the job that it is the value of, for messages.
+            offered: Arguments that the text cannot set, of which the constructor receives those
+                that it names and can need no others; None for none of either kind.
+
+        Returns:
+            The class, the offered arguments that it names, and those that the text sets.
+
+        Raises:
+            ConfigError: Unknown name, unknown option, or a value of another type.
+        """
+        name, written = name_and_options(text)
+        kind: Any = self.find(name)
+        named = {} if offered is None else accepted(f"the {self.what} {kind.name}", kind, offered)
+        return kind, named, options_of(kind, text, key, written, elsewhere=tuple(offered or ()))

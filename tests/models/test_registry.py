@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 
 import graphtheta as gt
+from graphtheta.base.described import accepted
 from graphtheta.engine.layer.layer import DIRECTIONS
 from graphtheta.errors import ConfigError
 from graphtheta.models import MODELS, build_model, load_user
@@ -18,7 +19,6 @@ from graphtheta.models.network import JUMPING
 from graphtheta.models.norm import NORMS
 from graphtheta.models.registry import PUBLISHED, readers, register_model
 from graphtheta.models.sage import AGGREGATORS, SAGEOptions
-from graphtheta.models.user import accepted
 from graphtheta.run.job.described import described
 
 USER = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 from inspect import isclass
 from typing import Any
 
-from graphtheta.base.described import name_and_options, options_of
 from graphtheta.base.registry import Registry
 from graphtheta.engine.strategy.order import Order, RandomOrder
 from graphtheta.samplers.orders.balanced import BalancedOrder
@@ -33,6 +32,5 @@ def make_order(text: str) -> Order:
     Raises:
         ConfigError: Unknown name, unknown option, or a value of another type.
     """
-    name, written = name_and_options(text)
-    made = ORDERS.find(name)
-    return made(**options_of(made, text, "order", written))
+    kind, _, options = ORDERS.described(text, "order")
+    return kind(**options)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from graphtheta.base.described import accepted
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.relation import READOUT
 from graphtheta.errors import ConfigError
@@ -16,7 +17,7 @@ from graphtheta.models.build import assemble
 from graphtheta.models.design import Design, read_options
 from graphtheta.models.readouts import READOUTS
 from graphtheta.models.registry import find_model, readers
-from graphtheta.models.user import accepted, load_user
+from graphtheta.models.user import load_user
 from graphtheta.ops.autodiff.init import dtype_scope, init_scope
 from graphtheta.ops.autodiff.naming import naming
 from graphtheta.run.embeddings.setup import width_of

@@ -9,14 +9,12 @@ from math import prod
 import numpy as np
 
 from graphtheta.base.console import amount
-from graphtheta.base.described import name_and_options, options_of
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.store.cached import CachedColumn, CachePolicy, RowCache
 from graphtheta.engine.store.column import Column, coded
 from graphtheta.engine.store.slots import Slots
 from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.fetch import Features
-from graphtheta.models.user import accepted
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.sizes import rows_of
 from graphtheta.train.reuse.caching.foresight import Foreseeing, Foresight
@@ -278,14 +276,10 @@ def make_policy(text: str, capacity: int, scout: Reader) -> CachePolicy | None:
     # numba takes longer to import than many programs to run
     from graphtheta.train.reuse.caching.registry import CACHE_POLICIES
 
-    name, written = name_and_options(text)
-    made = CACHE_POLICIES.find(name)
-    offered = {"capacity": capacity, "scout": scout}
-    taken = accepted(f"the cache policy {made.name}", made, offered)
-    options = options_of(
-        made=made, text=text, key="cache_policy", written=written, elsewhere=tuple(offered)
+    kind, named, options = CACHE_POLICIES.described(
+        text, "cache_policy", {"capacity": capacity, "scout": scout}
     )
-    return made(**taken, **options) if capacity else None
+    return kind(**named, **options) if capacity else None
 
 
 def _wide(partition: Partition) -> dict[str, Column]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from inspect import isclass
 from typing import Any, ClassVar, Protocol
 
-from graphtheta.base.described import name_and_options, options_of
 from graphtheta.base.registry import Registry
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.hop import Layers
-from graphtheta.models.user import accepted
 from graphtheta.train.reuse.staleness.bns import Bns
 from graphtheta.train.reuse.staleness.exchange import HaloExchange
 from graphtheta.train.reuse.staleness.fresh import Fresh
@@ -89,23 +87,14 @@ def make_exchange(text: str, seed: int) -> HaloExchange | None:
     Raises:
         ConfigError: Unknown name, unknown option, or a value that is not allowed.
     """
-    found: HaloExchange | None = (
-        None if text == EXACT else _made(EXCHANGES, text, "exchange", {"seed": seed})
-    )
-    return found
+    return None if text == EXACT else _made(EXCHANGES, text, "exchange", {"seed": seed})
 
 
 def make_history(text: str) -> HistoryPolicy | None:
     """The history policy that a text describes, as for ``make_exchange``; None for none."""
-    found: HistoryPolicy | None = None if text == NONE else _made(HISTORIES, text, "history", {})
-    return found
+    return None if text == NONE else _made(HISTORIES, text, "history", {})
 
 
 def _made(registry: Registry[Any], text: str, key: str, offered: dict[str, Any]) -> Any:
-    name, written = name_and_options(text)
-    made = registry.find(name)
-    taken = accepted(f"the {registry.what} {made.name}", made, offered)
-    return made(
-        **taken,
-        **options_of(made=made, text=text, key=key, written=written, elsewhere=tuple(offered)),
-    )
+    kind, named, options = registry.described(text, key, offered)
+    return kind(**named, **options)
