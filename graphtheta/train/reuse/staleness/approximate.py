@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,17 +27,24 @@ Held = dict[str, np.ndarray]
 class Reuse(ABC):
     """Values of earlier steps that are used again: their state, and the knob that makes results
     more exact.
+
+    Attributes:
+        knobs: Names of the attributes, numbers, that ``tighten`` changes.
     """
 
-    @abstractmethod
+    knobs: ClassVar[tuple[str, ...]] = ()
+
     def held(self) -> Held:
         """This worker's state between two steps: arrays that no later step changes; the same names
-        on every rank.
+        on every rank. By default the knobs.
         """
+        return {name: np.array([getattr(self, name)]) for name in self.knobs}
 
-    @abstractmethod
     def hold(self, held: Mapping[str, np.ndarray]) -> None:
         """Restore a result of ``held``."""
+        for name in self.knobs:
+            if name in held:
+                setattr(self, name, held[name][0].item())
 
     @abstractmethod
     def tighten(self) -> str:

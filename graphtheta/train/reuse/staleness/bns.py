@@ -11,7 +11,6 @@ Source: BNS-GCN, https://arxiv.org/abs/2203.10983
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -24,11 +23,8 @@ from graphtheta.engine.partition.partition import MIRROR
 from graphtheta.engine.view.level import Level, Pass
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError
-from graphtheta.train.reuse.staleness.approximate import Held
 from graphtheta.train.reuse.staleness.exchange import HaloExchange
 from graphtheta.train.reuse.staleness.selections import from_senders
-
-RATE = "rate"
 
 
 class Bns(HaloExchange):
@@ -44,6 +40,7 @@ class Bns(HaloExchange):
     """
 
     name = "bns"
+    knobs = ("rate",)
 
     @checked
     def __init__(self, rate: float = 0.1, *, seed: int):
@@ -105,12 +102,6 @@ class Bns(HaloExchange):
                 chosen.append(a + np.sort(np.argsort(draws[a:b], kind="stable")[:n]))
                 weight[a:b] = (b - a) / n
         return np.concatenate(chosen), weight
-
-    def held(self) -> Held:
-        return {RATE: np.array([self.rate])}
-
-    def hold(self, held: Mapping[str, np.ndarray]) -> None:
-        self.rate = float(held.get(RATE, [self.rate])[0])
 
     def figures(self) -> dict[str, float]:
         return {"sent_share": self.rate}

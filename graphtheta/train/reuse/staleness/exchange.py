@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -20,6 +20,9 @@ from graphtheta.engine.partition.message import Columns
 from graphtheta.engine.view.level import Level
 from graphtheta.engine.view.view import GraphView
 from graphtheta.train.reuse.staleness.approximate import Held, Reuse
+
+# merges columns of some master rows into these
+Merge = Callable[[np.ndarray, Columns], None]
 
 
 class HaloExchange(Reuse):
@@ -50,6 +53,26 @@ class HaloExchange(Reuse):
     @abstractmethod
     def figures(self) -> dict[str, float]:
         """As ``Approximate.figures``, of this worker; they are averaged over the workers."""
+
+
+class LaterRows(ToMirrors):
+    """A forward move whose rows a function returns when it ends."""
+
+    def __init__(self, end: Callable[[], Columns]):
+        self._end = end
+
+    def end(self) -> Columns:
+        return self._end()
+
+
+class LaterSums(ToMasters):
+    """A backward move at whose end a function merges rows."""
+
+    def __init__(self, end: Callable[[Merge], None]):
+        self._end = end
+
+    def end(self, merge: Merge) -> None:
+        self._end(merge)
 
 
 class MovePolicy(HaloExchange):
@@ -83,12 +106,9 @@ class MovePolicy(HaloExchange):
     def view(self, exact: GraphView, epoch: int) -> GraphView:
         if self._view is None or exact is not self._exact:
             # supersteps share levels in the exact view, but each has slots of its own
-            self._exact, self._view = (
-                exact,
-                replace(
-                    exact, levels=[self._level(i, level) for i, level in enumerate(exact.levels)]
-                ),
-            )
+            self._exact = exact
+            levels = [self._level(i, level) for i, level in enumerate(exact.levels)]
+            self._view = replace(exact, levels=levels)
         self._calls.clear()
         self.begin(epoch)
         return self._view
@@ -115,15 +135,17 @@ class MovePolicy(HaloExchange):
             else None
         )
 
-    def store(self, slot: str, columns: Columns) -> None:
-        """Replace the last values of a slot."""
+    def store(self, slot: str, columns: Columns) -> Columns:
+        """Replace the last values of a slot; returns them."""
         self.last.update((f"{slot}/{name}", x) for name, x in columns.items())
+        return columns
 
     def held(self) -> Held:
-        return dict(self.last)
+        return {**self.last, **super().held()}
 
     def hold(self, held: Mapping[str, np.ndarray]) -> None:
-        self.last = dict(held)
+        super().hold(held)
+        self.last = {name: x for name, x in held.items() if name not in self.knobs}
 
 
 class _Replaced(Exchange):

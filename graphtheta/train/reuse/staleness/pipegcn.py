@@ -10,19 +10,18 @@ Source: PipeGCN, https://arxiv.org/abs/2203.10428
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
 from graphtheta.engine.partition.exchange import Exchange, ToMasters, ToMirrors
 from graphtheta.engine.partition.message import Columns
 from graphtheta.errors import ConfigError
-from graphtheta.train.reuse.staleness.approximate import Held
-from graphtheta.train.reuse.staleness.exchange import MovePolicy
+from graphtheta.train.reuse.staleness.exchange import LaterRows, LaterSums, MovePolicy
 
 # the longest interval that an audit halves: an interval of 0 counts as this
 LONGEST = 16
-REFRESH = "refresh"
 
 
 class PipeGcn(MovePolicy):
@@ -38,6 +37,7 @@ class PipeGcn(MovePolicy):
     """
 
     name = "pipegcn"
+    knobs = ("refresh",)
 
     def __init__(self, feat_corr: float = 0.0, grad_corr: float = 0.0, refresh: int = 0):
         super().__init__()
@@ -63,19 +63,17 @@ class PipeGcn(MovePolicy):
         move = exchange.to_mirrors_begin(columns)
         last = None if self._waits else self.columns(slot, columns)
         if last is None:
-            return _Now(self, slot, move)
-        old = last
-        self._pending.append(lambda: self._take(slot, old, move.end(), self._shares[0]))
-        return _Old(last)
+            return LaterRows(lambda: self.store(slot, move.end()))
+        self._pending.append(lambda: self._take(slot, last, move.end(), self._shares[0]))
+        return LaterRows(lambda: last)
 
     def to_masters(self, slot: str, exchange: Exchange, columns: Columns) -> ToMasters:
         sums = _Sums(exchange, columns)
         last = None if self._waits else self.columns(slot, columns)
         if last is None:
-            return _SumNow(self, slot, sums)
-        old = last
-        self._pending.append(lambda: self._take(slot, old, sums.end(), self._shares[1]))
-        return _OldSums(sums.rows, last)
+            return LaterSums(lambda merge: merge(sums.rows, self.store(slot, sums.end())))
+        self._pending.append(lambda: self._take(slot, last, sums.end(), self._shares[1]))
+        return LaterSums(lambda merge: merge(sums.rows, last))
 
     def _take(self, slot: str, old: Columns, new: Columns, share: float) -> None:
         smooth = {
@@ -90,13 +88,6 @@ class PipeGcn(MovePolicy):
         for end in pending:
             end()
 
-    def held(self) -> Held:
-        return {**super().held(), REFRESH: np.array([self.refresh])}
-
-    def hold(self, held: Mapping[str, np.ndarray]) -> None:
-        super().hold({name: x for name, x in held.items() if name != REFRESH})
-        self.refresh = int(held.get(REFRESH, [self.refresh])[0])
-
     def figures(self) -> dict[str, float]:
         return {"age": 0.0 if self.refresh == 1 else 1.0}
 
@@ -105,30 +96,6 @@ class PipeGcn(MovePolicy):
             return ""
         self.refresh = max(1, (self.refresh or LONGEST) // 2)
         return f"refresh={self.refresh}"
-
-
-class _Now(ToMirrors):
-    """A forward move whose rows are used in the epoch that sends them."""
-
-    def __init__(self, policy: PipeGcn, slot: str, move: ToMirrors):
-        self._policy = policy
-        self._slot = slot
-        self._move = move
-
-    def end(self) -> Columns:
-        found = self._move.end()
-        self._policy.store(self._slot, found)
-        return found
-
-
-class _Old(ToMirrors):
-    """The rows of an earlier epoch."""
-
-    def __init__(self, rows: Columns):
-        self._rows = rows
-
-    def end(self) -> Columns:
-        return self._rows
 
 
 class _Sums:
@@ -151,9 +118,7 @@ class _Sums:
             name: np.zeros((len(self.rows), *x.shape[1:]), x.dtype)
             for name, x in self._columns.items()
         }
-        groups = iter(
-            [(a, b) for a, b in zip(self._bounds[:-1], self._bounds[1:], strict=True) if b > a]
-        )
+        groups = ((a, b) for a, b in pairwise(self._bounds) if b > a)
 
         def add(rows: np.ndarray, part: Columns) -> None:
             a, b = next(groups)
@@ -162,29 +127,3 @@ class _Sums:
 
         self._move.end(add)
         return total
-
-
-class _SumNow(ToMasters):
-    """A backward move whose sums are used in the epoch that sends them."""
-
-    def __init__(self, policy: PipeGcn, slot: str, sums: _Sums):
-        self._policy = policy
-        self._slot = slot
-        self._sums = sums
-
-    def end(self, merge: Callable[[np.ndarray, Columns], None]) -> None:
-        found = self._sums.end()
-        self._policy.store(self._slot, found)
-        merge(self._sums.rows, found)
-
-
-class _OldSums(ToMasters):
-    """The sums of an earlier epoch."""
-
-    def __init__(self, rows: np.ndarray, sums: Columns):
-        self._rows = rows
-        self._sums = sums
-
-    def end(self, merge: Callable[[np.ndarray, Columns], None]) -> None:
-        if len(self._rows):
-            merge(self._rows, self._sums)

@@ -9,7 +9,6 @@ Source: in the manner of SANCUS, https://doi.org/10.14778/3538598.3538614
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -17,12 +16,10 @@ import numpy as np
 from graphtheta.engine.partition.exchange import NOTHING, Exchange, ToMasters, ToMirrors
 from graphtheta.engine.partition.message import Columns
 from graphtheta.errors import ConfigError
-from graphtheta.train.reuse.staleness.approximate import Held
-from graphtheta.train.reuse.staleness.exchange import MovePolicy
+from graphtheta.train.reuse.staleness.exchange import LaterRows, LaterSums, Merge, MovePolicy
 
 # below this threshold a tightened one becomes 0
 LEAST = 1e-4
-THRESHOLD = "threshold"
 
 
 class Skip(MovePolicy):
@@ -37,6 +34,7 @@ class Skip(MovePolicy):
 
     name = "skip"
     by_values = True
+    knobs = ("threshold",)
 
     def __init__(self, threshold: float = 0.1):
         super().__init__()
@@ -56,24 +54,26 @@ class Skip(MovePolicy):
             slot, {name: x[plan.rows] for name, x in columns.items()}, exchange
         )
         sent, halo = self._parts(mine, own, plan.rows, plan.recv_ptr)
-        some = Exchange(exchange.comm, plan.subset(sent, halo))
-        return _Forward(
-            policy=self, slot=slot, move=some.to_mirrors_begin(columns), halo=halo, n=plan.n_halo
-        )
+        move = Exchange(exchange.comm, plan.subset(sent, halo)).to_mirrors_begin(columns)
+        return LaterRows(lambda: self._updated(slot, halo, move.end(), plan.n_halo))
 
     def to_masters(self, slot: str, exchange: Exchange, columns: Columns) -> ToMasters:
         plan = exchange.plan
         mine, own = self._decided(slot, columns, exchange)
         halo, sent = self._parts(mine, own, np.arange(plan.n_halo), plan.send_ptr)
         some = Exchange(exchange.comm, plan.subset(sent, halo))
-        return _Backward(
-            policy=self,
-            slot=slot,
-            move=some.to_masters_begin({n: x[halo] for n, x in columns.items()}),
-            sent=sent,
-            columns=columns,
-            exchange=exchange,
-        )
+        move = some.to_masters_begin({name: x[halo] for name, x in columns.items()})
+
+        def end(merge: Merge) -> None:
+            parts = [{name: x[:0] for name, x in columns.items()}]
+            move.end(lambda _, part: parts.append({name: x.copy() for name, x in part.items()}))
+            arrived = {name: np.concatenate([part[name] for part in parts]) for name in columns}
+            rows = self._updated(slot, sent, arrived, len(plan.rows))
+            for a, b in pairwise(plan.send_ptr):
+                if b > a:
+                    merge(plan.rows[a:b], {name: x[a:b] for name, x in rows.items()})
+
+        return LaterSums(end)
 
     def _decided(self, slot: str, rows: Columns, exchange: Exchange) -> tuple[bool, np.ndarray]:
         """Whether this worker sends these rows, and the workers that send theirs, [size] bool."""
@@ -101,12 +101,16 @@ class Skip(MovePolicy):
         ]
         return np.arange(len(own)) if mine else NOTHING, np.concatenate([NOTHING, *received])
 
-    def held(self) -> Held:
-        return {**super().held(), THRESHOLD: np.array([self.threshold])}
-
-    def hold(self, held: Mapping[str, np.ndarray]) -> None:
-        super().hold({name: x for name, x in held.items() if name != THRESHOLD})
-        self.threshold = float(held.get(THRESHOLD, [self.threshold])[0])
+    def _updated(self, slot: str, at: np.ndarray, new: Columns, n: int) -> Columns:
+        """The n rows of the others: old ones, or 0, with new ones at some positions."""
+        old = self.columns(f"{slot}/seen", new)
+        rows = {
+            name: np.zeros((n, *x.shape[1:]), x.dtype) if old is None else old[name].copy()
+            for name, x in new.items()
+        }
+        for name, x in new.items():
+            rows[name][at] = x
+        return self.store(f"{slot}/seen", rows)
 
     def figures(self) -> dict[str, float]:
         sent = self._sent
@@ -118,65 +122,3 @@ class Skip(MovePolicy):
             return ""
         self.threshold = self.threshold / 2 if self.threshold > LEAST else 0.0
         return f"threshold={self.threshold:g}"
-
-
-def _updated(policy: Skip, slot: str, at: np.ndarray, found: Columns, n: int) -> Columns:
-    """The rows of the others: old ones, replaced where new ones were found."""
-    old = policy.columns(f"{slot}/seen", found)
-    rows = {
-        name: np.zeros((n, *x.shape[1:]), x.dtype) if old is None else old[name].copy()
-        for name, x in found.items()
-    }
-    for name, x in found.items():
-        rows[name][at] = x
-    policy.store(f"{slot}/seen", rows)
-    return rows
-
-
-class _Forward(ToMirrors):
-    """A forward move from some of the workers."""
-
-    def __init__(self, policy: Skip, slot: str, move: ToMirrors, halo: np.ndarray, n: int):
-        self._policy = policy
-        self._slot = slot
-        self._move = move
-        self._halo = halo
-        self._n = n
-
-    def end(self) -> Columns:
-        return _updated(
-            policy=self._policy, slot=self._slot, at=self._halo, found=self._move.end(), n=self._n
-        )
-
-
-class _Backward(ToMasters):
-    """A backward move from some of the workers."""
-
-    def __init__(
-        self,
-        policy: Skip,
-        slot: str,
-        move: ToMasters,
-        sent: np.ndarray,
-        columns: Columns,
-        exchange: Exchange,
-    ):
-        self._policy = policy
-        self._slot = slot
-        self._move = move
-        self._sent = sent
-        self._plan = exchange.plan
-        self._none = {name: x[:0] for name, x in columns.items()}
-
-    def end(self, merge: Callable[[np.ndarray, Columns], None]) -> None:
-        parts = [self._none]
-        self._move.end(
-            lambda rows, part: parts.append({name: x.copy() for name, x in part.items()})
-        )
-        found = {name: np.concatenate([part[name] for part in parts]) for name in self._none}
-        rows = _updated(
-            policy=self._policy, slot=self._slot, at=self._sent, found=found, n=len(self._plan.rows)
-        )
-        for a, b in pairwise(self._plan.send_ptr):
-            if b > a:
-                merge(self._plan.rows[a:b], {name: x[a:b] for name, x in rows.items()})
