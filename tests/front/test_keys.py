@@ -218,7 +218,7 @@ TABLE: dict[str, Effect] = {
     "precompute": Effect("yes", {"dropout": 0.0}, shows=lambda t, r: t.setup.saving is None),
     "audit": Effect(1, {**CLUSTER, "history": "gas"}),
     "audit_limit": Effect(
-        1e-9, {**CLUSTER, "history": "gas", "audit": 1}, shows=of("strategy.n_hops")
+        1e-9, {**CLUSTER, "history": "gas", "audit": 1}, shows=of("strategy.hops")
     ),
     "recompute": Effect(True, {"layers": 3}, shows=lambda t, r: len(t.setup.settings.recomputed)),
     "inference_memory": Effect(1e-6),

@@ -11,7 +11,6 @@ Source: FreshGNN, https://arxiv.org/abs/2301.07482 (sections 4.1 and 4.2)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -19,21 +18,24 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.sampling.sampler import Sampler, Timed
+from graphtheta.engine.sampling.sampler import Sampler
 from graphtheta.engine.store.history import NEVER, History
 from graphtheta.engine.strategy.strategy import MiniBatch, Strategy
-from graphtheta.engine.strategy.task import NodeTask, Task
+from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.hop import Layers, depth, hops
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.tape import Var, current
-from graphtheta.train.reuse.staleness.approximate import Approximate, Held
+from graphtheta.train.reuse.staleness.histories import (
+    HistoryBatches,
+    check_limits,
+    check_targets,
+)
 from graphtheta.train.reuse.staleness.mirror_rows import NO_LIMIT
 from graphtheta.train.reuse.staleness.pruned import Pruned
 from graphtheta.train.reuse.staleness.reads import Reads
 
-SHARE = "share"
 # a smaller share becomes 0 when it is tightened
 SMALLEST = 0.05
 
@@ -62,12 +64,7 @@ class Fresh:
     def __init__(self, share: float = 0.9, ls: int = 200, lines: int = NO_LIMIT):
         if not 0 <= share <= 1:
             raise ConfigError(f"history=fresh: share is {share}; expected 0 to 1")
-        for option, value, least in (("ls", ls, 0), ("lines", lines, 1)):
-            if value < least and value != NO_LIMIT:
-                raise ConfigError(
-                    f"history=fresh: {option} is {value}; expected at least {least}, or -1 for no"
-                    " limit"
-                )
+        check_limits(self.name, {"ls": (ls, 0), "lines": (lines, 1)})
         self.share = share
         self.ls = ls
         self.lines = lines
@@ -79,7 +76,7 @@ class Fresh:
         return FreshBatch(partition, layers, task, seed, policy=self, **arguments)
 
 
-class FreshBatch(MiniBatch, Approximate):
+class FreshBatch(MiniBatch, HistoryBatches):
     """Batches of targets that do not expand nodes whose values are stored.
 
     Args:
@@ -89,6 +86,8 @@ class FreshBatch(MiniBatch, Approximate):
     Raises:
         ConfigError: The targets are not nodes, or the sampler limits edges by time.
     """
+
+    knobs = ("share",)
 
     def __init__(
         self,
@@ -101,17 +100,7 @@ class FreshBatch(MiniBatch, Approximate):
         batch_size: int,
         sampler: Sampler | None = None,
     ):
-        if not isinstance(task, NodeTask):
-            raise ConfigError(
-                "history=fresh stores values of nodes in batches of nodes, and the targets of this"
-                " task are edges or links; give --history none, or another --task"
-            )
-        if isinstance(sampler, Timed):
-            raise ConfigError(
-                "history=fresh: values depend on the time of the target with"
-                f" sampler={sampler.name}, so they cannot be read by other batches; choose another"
-                " --sampler, or drop --history"
-            )
+        check_targets(Fresh.name, task, sampler)
         super().__init__(partition, layers, task, seed, batch_size=batch_size, sampler=sampler)
         n = partition.n_masters
         self.share = policy.share
@@ -209,31 +198,6 @@ class FreshBatch(MiniBatch, Approximate):
         history.drop(rows[read & ~stable])
         new = stable & ~read
         history.store(rows[new], value[new], step)
-
-    def settle(self) -> None:
-        return
-
-    def held(self) -> Held:
-        state = {
-            f"{number}/{name}": x
-            for number, history in self._histories.items()
-            for name, x in history.state().items()
-        }
-        return {**state, SHARE: np.array([self.share])}
-
-    def hold(self, held: Mapping[str, np.ndarray]) -> None:
-        for number, history in self._histories.items():
-            history.load_state(
-                {
-                    name.partition("/")[2]: x
-                    for name, x in held.items()
-                    if name.startswith(f"{number}/")
-                }
-            )
-        self.share = float(held.get(SHARE, [self.share])[0])
-
-    def figures(self) -> dict[str, float]:
-        return self._reads.figures(self.partition)
 
     def tighten(self) -> str:
         if not self.share:

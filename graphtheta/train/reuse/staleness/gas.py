@@ -10,9 +10,8 @@ Source: GNNAutoScale, https://arxiv.org/abs/2106.05609
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,17 +20,15 @@ from graphtheta.base.rng import Permutation, Purpose, key
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.store.history import History
 from graphtheta.engine.strategy.strategy import ClusterBatch, Strategy
-from graphtheta.engine.strategy.task import NodeTask, Task
+from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.expand import k_hop_nodes, k_hop_view
 from graphtheta.engine.view.hop import Hop, Layers, depth, hops
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.space import RowSpace
 from graphtheta.ops.autodiff.tape import Var, current
-from graphtheta.train.reuse.staleness.approximate import Approximate, Held
+from graphtheta.train.reuse.staleness.histories import HistoryBatches, check_targets
 from graphtheta.train.reuse.staleness.reads import Reads
-
-HOPS = "hops"
 
 
 def extended(out: Var, more: np.ndarray, space: RowSpace) -> Var:
@@ -76,7 +73,7 @@ class Gas:
         return GasBatch(partition, layers, task, seed, n_hops=self.hops, **arguments)
 
 
-class GasBatch(ClusterBatch, Approximate):
+class GasBatch(ClusterBatch, HistoryBatches):
     """Clusters with histories; clusters without targets are divided among the batches, so that each
     node is computed once an epoch.
 
@@ -86,7 +83,12 @@ class GasBatch(ClusterBatch, Approximate):
 
     Raises:
         ConfigError: The targets are not nodes.
+
+    Attributes:
+        hops: As the argument, at most as many as make it exact.
     """
+
+    knobs = ("hops",)
 
     def __init__(
         self,
@@ -100,20 +102,13 @@ class GasBatch(ClusterBatch, Approximate):
         n_hops: int = 0,
     ):
         super().__init__(partition, layers, task, seed, clusters=clusters, per_batch=per_batch)
-        if not isinstance(task, NodeTask):
-            raise ConfigError(
-                "history=gas stores values of nodes in batches of nodes, and the targets of this"
-                " task are edges or links; give --history none, or another --task"
-            )
-        self.n_hops = min(n_hops, max(depth(layers) - 1, 0))
+        check_targets(Gas.name, task)
+        self.hops = min(n_hops, max(depth(layers) - 1, 0))
         self._others = np.setdiff1d(np.arange(self._n_clusters), self._useful)
-        self._reads = Reads([number for number, hop in enumerate(hops(layers)) if hop.from_end])
-
-    @cached_property
-    def _histories(self) -> dict[int, History]:
-        """By number of the level; the last layers have none."""
-        n = self.partition.n_masters
-        return {i: History(n, n) for i, hop in enumerate(hops(self.layers)) if hop.from_end}
+        n = partition.n_masters
+        read = [number for number, hop in enumerate(hops(layers)) if hop.from_end]
+        self._histories = {number: History(n, n) for number in read}
+        self._reads = Reads(read)
 
     def chosen(self, epoch: int, i: int) -> np.ndarray:
         n = len(self._others)
@@ -131,7 +126,7 @@ class GasBatch(ClusterBatch, Approximate):
         core = self._core(epoch, i)
         supersteps = hops(self.layers)
         along = {hop.direction: Hop(hop.direction, 0) for hop in supersteps}
-        view = k_hop_view(p, k_hop_nodes(p, core, self.n_hops), list(along.values()))
+        view = k_hop_view(p, k_hop_nodes(p, core, self.hops), list(along.values()))
         levels = dict(zip(along, view.levels, strict=True))
         overlay = p.overlay({"train": p.node.read("train") & core}, {})
         assert view.rows is not None
@@ -168,33 +163,8 @@ class GasBatch(ClusterBatch, Approximate):
             self.partition, self.partition.node.read("train") & self._core(epoch, i), self.layers
         )
 
-    def settle(self) -> None:
-        return
-
-    def held(self) -> Held:
-        state = {
-            f"{number}/{name}": x
-            for number, history in self._histories.items()
-            for name, x in history.state().items()
-        }
-        return {**state, HOPS: np.array([self.n_hops])}
-
-    def hold(self, held: Mapping[str, np.ndarray]) -> None:
-        for number, history in self._histories.items():
-            history.load_state(
-                {
-                    name.partition("/")[2]: x
-                    for name, x in held.items()
-                    if name.startswith(f"{number}/")
-                }
-            )
-        self.n_hops = int(held.get(HOPS, [self.n_hops])[0])
-
-    def figures(self) -> dict[str, float]:
-        return self._reads.figures(self.partition)
-
     def tighten(self) -> str:
-        if self.n_hops >= depth(self.layers) - 1:
+        if self.hops >= depth(self.layers) - 1:
             return ""
-        self.n_hops += 1
-        return f"hops={self.n_hops}"
+        self.hops += 1
+        return f"hops={self.hops}"

@@ -30,10 +30,10 @@ from graphtheta.base.rng import Purpose, key, uniform
 from graphtheta.engine.comm.serial import LocalComm
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import EDGE
-from graphtheta.engine.sampling.sampler import PreparedSampler, Sampler, Timed
+from graphtheta.engine.sampling.sampler import PreparedSampler, Sampler
 from graphtheta.engine.store.history import NEVER, History
 from graphtheta.engine.strategy.strategy import MiniBatch, Strategy
-from graphtheta.engine.strategy.task import NodeTask, Task
+from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.train.deal import deal
 from graphtheta.engine.train.fetch import Features
 from graphtheta.engine.train.parts import parts_of_views
@@ -43,7 +43,12 @@ from graphtheta.engine.view.level import Level
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.tape import Var, current
-from graphtheta.train.reuse.staleness.approximate import Approximate, Held
+from graphtheta.train.reuse.staleness.approximate import Held
+from graphtheta.train.reuse.staleness.histories import (
+    HistoryBatches,
+    check_limits,
+    check_targets,
+)
 from graphtheta.train.reuse.staleness.leaf_rows import packed, with_leaves
 from graphtheta.train.reuse.staleness.mirror_rows import NO_LIMIT, MirrorRows, Push
 from graphtheta.train.reuse.staleness.own_batches import own_batches
@@ -92,12 +97,7 @@ class Hec:
         miss: str = "drop",
         features: str = "copied",
     ):
-        for option, value, least in (("cs", cs, 1), ("ls", ls, 0), ("nc", nc, 1)):
-            if value < least and value != NO_LIMIT:
-                raise ConfigError(
-                    f"history=hec: {option} is {value}; expected at least {least}, or -1 for no"
-                    " limit"
-                )
+        check_limits(self.name, {"cs": (cs, 1), "ls": (ls, 0), "nc": (nc, 1)})
         if d < 0:
             raise ConfigError(f"history=hec: d is {d}; expected a number of batches")
         for option, text, known in (("miss", miss, MISSES), ("features", features, KEPT)):
@@ -133,7 +133,7 @@ class _Message(NamedTuple):
         return self.what.end() if isinstance(self.what, Push) else self.what
 
 
-class HecBatch(MiniBatch, Approximate):
+class HecBatch(MiniBatch, HistoryBatches):
     """Batches of targets; each worker computes its own ones, with a cache for the nodes of the
     others.
 
@@ -161,17 +161,7 @@ class HecBatch(MiniBatch, Approximate):
         sampler: Sampler | None = None,
         independent: bool = False,
     ):
-        if not isinstance(task, NodeTask):
-            raise ConfigError(
-                "history=hec stores values of nodes in batches of nodes, and the targets of this"
-                " task are edges or links; give --history none, or another --task"
-            )
-        if isinstance(sampler, Timed):
-            raise ConfigError(
-                f"history=hec: values depend on the time of the target with sampler={sampler.name},"
-                " so they cannot be read by other batches; choose another --sampler, or drop"
-                " --history"
-            )
+        check_targets(Hec.name, task, sampler)
         check_senders(partition, layers, "history=hec")
         if policy.cached:
             for name in partition.node.wide():
@@ -211,6 +201,8 @@ class HecBatch(MiniBatch, Approximate):
             number: History(n, n if policy.cs == NO_LIMIT else policy.cs) for number in cached
         }
         self._own = {number: History(partition.n_masters, partition.n_masters) for number in read}
+        self._histories = {f"cache/{number}": history for number, history in self._cache.items()}
+        self._histories |= {f"own/{number}": history for number, history in self._own.items()}
         self._waiting: list[_Message] = []
         self._reads = Reads(cached)
 
@@ -394,12 +386,7 @@ class HecBatch(MiniBatch, Approximate):
         self._waiting = [m._replace(what=m.end()) for m in self._waiting]
 
     def held(self) -> Held:
-        parts = {
-            f"{kind}/{number}": history.state()
-            for kind, held in (("cache", self._cache), ("own", self._own))
-            for number, history in held.items()
-        }
-        state = {f"{path}/{name}": x for path, held in parts.items() for name, x in held.items()}
+        state = super().held()
         for j, m in enumerate(self._waiting):
             mirrors, values = m.end()
             state |= {
@@ -409,16 +396,7 @@ class HecBatch(MiniBatch, Approximate):
         return {**state, KNOBS: np.array([self.ls, self.nc, self.d, self.fetch], np.int64)}
 
     def hold(self, held: Mapping[str, np.ndarray]) -> None:
-        for kind, histories in (("cache", self._cache), ("own", self._own)):
-            for number, history in histories.items():
-                path = f"{kind}/{number}/"
-                history.load_state(
-                    {
-                        name.removeprefix(path): x
-                        for name, x in held.items()
-                        if name.startswith(path)
-                    }
-                )
+        super().hold(held)
         self._waiting = []
         for name in sorted(
             (name for name in held if name.endswith("/mirrors")),
@@ -435,9 +413,6 @@ class HecBatch(MiniBatch, Approximate):
         if KNOBS in held:
             self.ls, self.nc, self.d, fetch = held[KNOBS].tolist()
             self.fetch = bool(fetch)
-
-    def figures(self) -> dict[str, float]:
-        return self._reads.figures(self._whole)
 
     def tighten(self) -> str:
         if self.nc != NO_LIMIT:
