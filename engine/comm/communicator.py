@@ -27,6 +27,9 @@ T = TypeVar("T")
 # Arrays up to this many bytes are copied behind the header of their collective; before longer ones
 # the header is sent alone.
 SHORT = 1 << 15
+# kinds of dtypes that can be added up, and that have an order: letters of NumPy, and their names
+SUMMED = ("fiu", "floats or integers")
+ORDERED = ("fiub", "floats, integers or bools")
 
 
 class Comm(Transport):
@@ -76,14 +79,7 @@ class Comm(Transport):
         Raises:
             CommError: If the dtype cannot be added up.
         """
-        x = np.asarray(x)
-        if x.dtype.kind not in "fiu":
-            raise CommError(
-                f"all_sum: expected floats or integers, got dtype {x.dtype} at {call_site()};"
-                " convert it first"
-            )
-        self._enter("all_sum", x.dtype, x.shape)
-        return self._reduce(x, np.add)
+        return self._combined("all_sum", x, np.add, SUMMED)
 
     @collective
     def all_max(self, x: np.ndarray) -> np.ndarray:
@@ -98,7 +94,7 @@ class Comm(Transport):
         Raises:
             CommError: If the dtype has no order.
         """
-        return self._extreme("all_max", x, np.maximum)
+        return self._combined("all_max", x, np.maximum, ORDERED)
 
     @collective
     def all_min(self, x: np.ndarray) -> np.ndarray:
@@ -113,7 +109,7 @@ class Comm(Transport):
         Raises:
             CommError: If the dtype has no order.
         """
-        return self._extreme("all_min", x, np.minimum)
+        return self._combined("all_min", x, np.minimum, ORDERED)
 
     @collective
     def all_gather(self, obj: Any) -> list[Any]:
@@ -360,17 +356,16 @@ class Comm(Transport):
                 other.agreed = True
                 raise other
 
-    def _extreme(self, name: str, x: np.ndarray, combine: np.ufunc) -> np.ndarray:
+    def _combined(
+        self, name: str, x: np.ndarray, combine: np.ufunc, kinds: tuple[str, str]
+    ) -> np.ndarray:
         x = np.asarray(x)
-        if x.dtype.kind not in "fiub":
+        if x.dtype.kind not in kinds[0]:
             raise CommError(
-                f"{name}: expected floats, integers or bools, got dtype {x.dtype} at {call_site()};"
-                " convert it first"
+                f"{name}: expected {kinds[1]}, got dtype {x.dtype} at {call_site()}; convert it"
+                " first"
             )
         self._enter(name, x.dtype, x.shape)
-        return self._reduce(x, combine)
-
-    def _reduce(self, x: np.ndarray, combine: np.ufunc) -> np.ndarray:
         self._count(x.nbytes)
         if self.size > 1:
             if x.nbytes <= SHORT:

@@ -7,7 +7,6 @@ compute with values of both ends; ``Copies`` makes all workers agree on them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from ..partition.partition import MASTER, MIRROR
 from .candidates import Chosen, Frontier
 from .copies import Copies
 from .degrees import degrees_of
+from .row_blocks import row_blocks
 
 # a thread takes rows with about so many edges at a time
 EDGES_PER_BLOCK = 1 << 17
@@ -82,7 +82,7 @@ class Bipartite:
         """
         for b, c in enumerate(self.edges):
             first = self.receivers.at(c.kinds[1]).start
-            cuts = row_blocks(np.diff(c.ptr))
+            cuts = row_blocks(c.ptr[1:], EDGES_PER_BLOCK)
 
             def run(
                 i: int, b: int = b, c: Chosen = c, first: int = first, cuts: Sequence[int] = cuts
@@ -136,46 +136,6 @@ def scale_of(top: np.ndarray) -> np.ndarray:
     """Powers of two that bring numbers up to ``top`` into ``TERM_BITS`` bits."""
     scale: np.ndarray = np.ldexp(1.0, TERM_BITS - np.frexp(top)[1])
     return scale
-
-
-def row_blocks(n_edges: np.ndarray) -> list[int]:
-    """Bounds of consecutive rows that have about ``EDGES_PER_BLOCK`` edges together, at least two
-    bounds.
-
-    Args:
-        n_edges: Number of edges of each row.
-    """
-    last = np.cumsum(n_edges)
-    n = 1 + int(last[-1:].sum()) // EDGES_PER_BLOCK
-    return [0, *np.searchsorted(last, np.arange(1, n) * EDGES_PER_BLOCK).tolist(), len(last)]
-
-
-def by_rows(
-    n_edges: np.ndarray, part: Callable[[slice], tuple[np.ndarray, ...]]
-) -> tuple[np.ndarray, ...]:
-    """Make lists of edges on all threads, each for some of the rows.
-
-    Args:
-        n_edges: Number of edges of each row.
-        part: Returns bounds and lists of the edges of some rows.
-
-    Returns:
-        Bounds and lists of the edges of all rows.
-    """
-    cuts = row_blocks(n_edges)
-    parts: list[Any] = [None] * (len(cuts) - 1)
-
-    def block(b: int) -> None:
-        parts[b] = part(slice(*cuts[b : b + 2]))
-
-    run_blocks(block, len(parts))
-    if len(parts) == 1:
-        return tuple(parts[0])
-    counts, *lists = (
-        np.concatenate(x)
-        for x in zip(*((np.diff(bounds), *rest) for bounds, *rest in parts), strict=True)
-    )
-    return np.append(0, np.cumsum(counts)), *lists
 
 
 def degrees(frontier: Frontier) -> np.ndarray:

@@ -11,18 +11,16 @@ Source: bottom-k sketches, https://arxiv.org/abs/0802.3448
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from ...ops.kernels.sampling import sample
-from ...ops.parallel.pool import run_blocks
 from ..partition.message import Columns
 from ..partition.partition import MASTER, MIRROR
 from .candidates import Candidates, Chosen, Frontier, Sample
 from .priority import Priority, Ranked
+from .row_blocks import by_rows
 
 # a thread takes rows with about so many edges at a time
 EDGES_PER_BLOCK = 1 << 16
@@ -81,14 +79,9 @@ class BottomK:
         ranked = self._ranked(c)
         edges = ranked.edges
         ranks = ranked.arrays(self.frontier.relation)
-        last = np.cumsum(edges.end - edges.begin)
-        n = 1 + int(last[-1:].sum()) // EDGES_PER_BLOCK
-        cuts = [0, *np.searchsorted(last, np.arange(1, n) * EDGES_PER_BLOCK).tolist(), len(last)]
-        parts: list[Any] = [None] * n
 
-        def block(b: int) -> None:
-            rows = slice(cuts[b], cuts[b + 1])
-            parts[b] = sample.shortlist(
+        def of(rows: slice) -> tuple[np.ndarray, ...]:
+            return sample.shortlist(
                 begin=edges.begin[rows],
                 end=edges.end[rows],
                 others=edges.senders,
@@ -97,8 +90,7 @@ class BottomK:
                 each=self.replace,
             )
 
-        run_blocks(block, n)
-        *lists, often = parts[0] if n == 1 else _joined(parts)
+        *lists, often = by_rows(edges.end - edges.begin, of, EDGES_PER_BLOCK)
         return c.of(*lists), often
 
     def _agreed(self, shorter: list[Chosen], total: dict[int, np.ndarray]) -> Sample:
@@ -169,15 +161,6 @@ class BottomK:
         if self.replace:
             return np.minimum(mine, theirs)
         return np.sort(np.concatenate((mine, theirs), axis=1), axis=1)[:, : mine.shape[1]]
-
-
-def _joined(parts: Sequence[Any]) -> Sequence[np.ndarray]:
-    """The results of ``sample.shortlist`` for consecutive rows as one."""
-    counts, *lists = (
-        np.concatenate(x)
-        for x in zip(*((bounds[1:] - bounds[:-1], *rest) for bounds, *rest in parts), strict=True)
-    )
-    return np.append(0, np.cumsum(counts)), *lists
 
 
 def _among(low: np.ndarray, total: np.ndarray, last: np.ndarray) -> np.ndarray:

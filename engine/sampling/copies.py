@@ -6,8 +6,6 @@ therefore the same bits for every number of workers and every partition.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..partition.exchange import Exchange
@@ -18,6 +16,7 @@ class Copies:
     """The rows of a move: its master rows, then its halo rows.
 
     Attributes:
+        comm: The workers of the move.
         n_masters: Number of master rows.
         n: Number of rows.
         anywhere: Whether any worker has a halo row.
@@ -25,21 +24,10 @@ class Copies:
 
     def __init__(self, exchange: Exchange):
         self._exchange = exchange
+        self.comm = exchange.comm
         self.n_masters = exchange.plan.n_rows
         self.n = self.n_masters + exchange.plan.n_halo
         self.anywhere = exchange.plan.anywhere
-
-    def all_sum(self, x: np.ndarray) -> np.ndarray:
-        """The sum over all workers of the move; collective."""
-        return self._exchange.comm.all_sum(x)
-
-    def all_max(self, x: np.ndarray) -> np.ndarray:
-        """The largest value over all workers of the move; collective."""
-        return self._exchange.comm.all_max(x)
-
-    def all_gather(self, x: Any) -> list[Any]:
-        """The objects of all workers of the move; collective."""
-        return self._exchange.comm.all_gather(x)
 
     def at(self, kind: int) -> slice:
         """Where the rows of a kind are."""

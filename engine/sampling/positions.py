@@ -17,6 +17,7 @@ from ..partition.exchange import Exchange, pointers
 from ..partition.message import Columns
 from ..partition.partition import MASTER, MIRROR, Partition
 from ..partition.relation import EdgeBlock, Places, Positions, StoredRelation
+from .row_blocks import row_blocks
 
 # a thread sorts rows with about so many edges at a time
 EDGES_PER_BLOCK = 1 << 18
@@ -189,12 +190,11 @@ def _listed(block: EdgeBlock, reverse: bool, order: np.ndarray) -> np.ndarray:
 def _order(ptr: np.ndarray, gid: np.ndarray) -> np.ndarray:
     """The edges of each row by ascending id, [n_edges] int32; empty if they are in this order."""
     order = np.empty(len(gid), np.int32)
-    n = 1 + len(gid) // EDGES_PER_BLOCK
-    cuts = [0, *np.searchsorted(ptr[1:], np.arange(1, n) * EDGES_PER_BLOCK).tolist(), len(ptr) - 1]
-    in_order = [True] * n
+    cuts = row_blocks(ptr[1:], EDGES_PER_BLOCK)
+    in_order = [True] * (len(cuts) - 1)
 
     def block(b: int) -> None:
         in_order[b] = sort_rows(ptr=ptr, values=gid, order=order, first=cuts[b], last=cuts[b + 1])
 
-    run_blocks(block, n)
+    run_blocks(block, len(in_order))
     return _NONE if all(in_order) else order

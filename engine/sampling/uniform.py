@@ -17,6 +17,7 @@ from ..partition.partition import MASTER, MIRROR
 from ..partition.relation import Positions
 from .candidates import Candidates, Chosen, Frontier, Frontiers, Sample
 from .positions import positions_of
+from .row_blocks import row_blocks
 
 # a thread draws about so many edges at a time
 EDGES_PER_BLOCK = 1 << 14
@@ -47,7 +48,6 @@ class UniformDraws:
         p = self.frontiers.partition
         kind = c.kinds[1]
         places = positions.places[c.block.kinds(False)]
-        n = len(c.rows)
         rows = (
             c.rows,
             p.masters if kind == MASTER else p.gid[p.n_masters :],
@@ -57,17 +57,16 @@ class UniformDraws:
         size = int(bounds[-1])
         out: tuple[np.ndarray, ...] = (
             bounds,
-            np.empty(n, np.int64),
+            np.empty(len(c.rows), np.int64),
             np.empty(size, np.int32),
             np.empty(size, np.int32),
             np.empty(size),
         )
-        blocks = 1 + size // EDGES_PER_BLOCK
-        cuts = [0, *np.searchsorted(bounds[1:], np.arange(1, blocks) * EDGES_PER_BLOCK).tolist(), n]
+        cuts = row_blocks(bounds[1:], EDGES_PER_BLOCK)
         groups = (c.begin, c.end, c.edges, c.senders)
         keys = np.array(self.key, np.uint64)
         views = self.frontiers.bounds[kind]
-        ends = [0] * blocks
+        ends = [0] * (len(cuts) - 1)
 
         def block(b: int) -> None:
             ends[b] = choose(
@@ -83,7 +82,7 @@ class UniformDraws:
                 last=cuts[b + 1],
             )
 
-        run_blocks(block, blocks)
+        run_blocks(block, len(ends))
         ptr = np.append(0, np.cumsum(out[1]))
         lists = list(out[2:])
         if ptr[-1] < size:

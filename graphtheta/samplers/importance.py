@@ -159,7 +159,7 @@ class Importance:
         """
         some = np.array(int(mask.any()))
         rows = self._graph.receivers
-        return bool(rows.all_max(some) if rows.anywhere else some)
+        return bool(rows.comm.all_max(some) if rows.anywhere else some)
 
     def _largest(
         self, rho: list[np.ndarray], by_edge: bool, weights: list[np.ndarray]
@@ -198,4 +198,4 @@ class Importance:
         """Expected number of chosen vertices over all workers, in units of 2**-TERM_BITS."""
         senders = self._graph.senders
         terms = np.rint(2.0**TERM_BITS / np.maximum(y[: senders.n_masters], 1)).astype(np.int64)
-        return int(senders.all_sum(terms.sum()))
+        return int(senders.comm.all_sum(terms.sum()))

@@ -12,12 +12,13 @@ import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import EDGE
-from graphtheta.engine.sampling.bipartite import Bipartite, by_rows, degrees
+from graphtheta.engine.sampling.bipartite import EDGES_PER_BLOCK, Bipartite, degrees
 from graphtheta.engine.sampling.candidates import Candidates, Chosen, Frontier, Sample
 from graphtheta.engine.sampling.copies import Copies
 from graphtheta.engine.sampling.normalised import normalised
 from graphtheta.engine.sampling.parallel import parallel_of
 from graphtheta.engine.sampling.priority import sender_ids
+from graphtheta.engine.sampling.row_blocks import by_rows
 from graphtheta.errors import ConfigError
 from graphtheta.ops.kernels.sampling import vertex_sample
 from graphtheta.ops.parallel.buffers import by_blocks
@@ -166,7 +167,7 @@ def _below(frontier: Frontier, c: Candidates, draws: Draws, limit: np.ndarray) -
             last=rows.stop,
         )
 
-    *lists, weight = by_rows(n_edges, some)
+    *lists, weight = by_rows(n_edges, some, EDGES_PER_BLOCK)
     return c.of(*lists).weighted(weight)
 
 
@@ -190,5 +191,5 @@ def _thinned(
             x=x[rows],
         )
 
-    *lists, weight = by_rows(c.end - c.begin, some)
+    *lists, weight = by_rows(c.end - c.begin, some, EDGES_PER_BLOCK)
     return c.of(*lists).weighted(weight)

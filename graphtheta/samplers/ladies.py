@@ -35,7 +35,7 @@ class LadiesSampler(LayerWiseSampler):
         rank = -np.log1p(-r) / p
         mine = slice(graph.senders.n_masters)
         lowest = np.lexsort((graph.ids[mine], rank[mine]))[: n + 1]
-        found = graph.senders.all_gather((rank[lowest], graph.ids[lowest]))
+        found = graph.senders.comm.all_gather((rank[lowest], graph.ids[lowest]))
         ranks, ids = (np.concatenate(x) for x in zip(*found, strict=True))
         order = np.lexsort((ids, ranks))
         if len(order) <= n:

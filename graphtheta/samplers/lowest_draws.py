@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.engine.sampling.bipartite import by_rows, degrees
+from graphtheta.engine.sampling.bipartite import EDGES_PER_BLOCK, degrees
 from graphtheta.engine.sampling.bottom_k import BottomK
 from graphtheta.engine.sampling.candidates import IN_ORDER, Candidates, Chosen, Frontier, Sample
 from graphtheta.engine.sampling.copies import Copies
 from graphtheta.engine.sampling.parallel import parallel_of
 from graphtheta.engine.sampling.priority import Priority, Ranked, ranked_by, sender_ids
+from graphtheta.engine.sampling.row_blocks import by_rows
 from graphtheta.ops.kernels.sampling import vertex_sample
 from graphtheta.ops.parallel.buffers import by_blocks
 from graphtheta.samplers.vertex_draws import WORK, Draws, drawn
@@ -65,7 +66,7 @@ def repeated(frontier: Frontier, draws: Draws, k: int) -> Sample:
                 k=k,
             )
 
-        edges.append(c.of(*by_rows(np.diff(listed.ptr), some)))
+        edges.append(c.of(*by_rows(np.diff(listed.ptr), some, EDGES_PER_BLOCK)))
     sample = BottomK(
         frontier=replace(frontier, candidates=edges, complete=False),
         priority=RepeatedPriority(draws, k),

@@ -38,13 +38,13 @@ class PladiesSampler(LayerWiseSampler):
         self, graph: Bipartite, p: np.ndarray, r: np.ndarray, n: int
     ) -> np.ndarray:
         mine = p[: graph.senders.n_masters]
-        if graph.senders.all_sum(np.array(len(mine))) <= n:
+        if graph.senders.comm.all_sum(np.array(len(mine))) <= n:
             return np.ones(graph.senders.n)
         # the largest probability is 1 at first, so that terms are not lost by rounding
-        c = 1 / float(graph.senders.all_max(np.array(mine.max(initial=0))))
+        c = 1 / float(graph.senders.comm.all_max(np.array(mine.max(initial=0))))
         for _ in range(STEPS):
             terms = np.rint(2.0**TERM_BITS * np.minimum(c * mine, 1)).astype(np.int64)
-            total = float(graph.senders.all_sum(terms.sum())) * 2.0**-TERM_BITS
+            total = float(graph.senders.comm.all_sum(terms.sum())) * 2.0**-TERM_BITS
             if min(total, n) >= ENOUGH * max(total, n):
                 break
             c *= n / total
