@@ -248,6 +248,18 @@ CASES = {
         FormatError,
         ["lines have another number of columns than the first line, 2", "--separator"],
     ),
+    "a type of a column that no table has": (
+        {"edges.csv": GOOD},
+        {"edge_attr": "w", "types": {"wieght": "text"}},
+        DataError,
+        ["there is no column 'wieght'", "--types"],
+    ),
+    "an option that a whole graph has itself": (
+        {"edges.mtx": "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 1\n"},
+        {"features": "age"},
+        ConfigError,
+        ["features names a column of a table"],
+    ),
     "classes that are codes": (
         {"edges.csv": "src,dst\n1,2\n", "nodes.csv": "id,y\n1,100000\n2,3\n"},
         {"label": "y"},
@@ -485,6 +497,13 @@ EMPTY = {
     "features": (pa.list_(pa.float32()), "features"),
     "columns": (pa.list_(pa.int64()), "node_columns"),
 }
+
+
+@pytest.mark.parametrize("hole", ["", None])
+def test_a_list_of_classes_with_a_hole_is_a_bad_row(hole, tmp_path):
+    nodes = {"id": [0, 1], "y": [["a", hole], ["b"]]}
+    with pytest.raises(DataError, match="row 1: column 'y' has a list with a missing class"):
+        gt.import_graph({"src": [0], "dst": [1]}, nodes, to=tmp_path / "store", label="y")
 
 
 @pytest.mark.parametrize("kind", EMPTY)

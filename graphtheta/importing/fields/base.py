@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from graphtheta.importing.tables.arrow import (
     integers,
     is_list,
     lengths,
+    lists_with,
     null,
     numbers,
     one,
@@ -39,8 +40,8 @@ class Output(NamedTuple):
     dtype: Any
 
 
-class Field(Protocol):
-    """A field of a graph.
+class Field:
+    """A field of a graph. This base accepts all rows and writes nothing.
 
     Attributes:
         inputs: Columns to read, and their types.
@@ -50,6 +51,7 @@ class Field(Protocol):
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
         """Rows that cannot be used, [n] bool, and why."""
+        return iter(())
 
     def observe(self, table: pa.Table) -> None:
         """Take notice of rows that are used."""
@@ -65,59 +67,24 @@ class Field(Protocol):
 
     def outputs(self) -> list[Output]:
         """The columns of the store."""
+        return []
 
     def rows(self, table: pa.Table) -> list[np.ndarray]:
         """Values of the outputs for some rows."""
+        return []
 
     def meta(self) -> dict[str, Any]:
-        """What is kept with the graph."""
+        """What is stored with the graph."""
+        return {}
 
     def labels(self) -> dict[str, Any]:
         """The arguments n_classes and multilabel of a graph, where the labels themselves do not
         tell them.
         """
-
-
-class LabelField(Field, Protocol):
-    """A field of labels, which rows may lack."""
-
-    def missing(self, table: pa.Table) -> np.ndarray:
-        """Rows without a label, [n] bool."""
-
-
-class Base:
-    """A field that accepts all rows and writes nothing; the base of all others."""
-
-    inputs: dict[str, Any]
-
-    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
-        """Nothing is wrong."""
-        return iter(())
-
-    def observe(self, table: pa.Table) -> None:
-        """Nothing is needed."""
-
-    def agree(self, comm: Comm, n: int) -> None:
-        """Nothing is needed."""
-
-    def outputs(self) -> list[Output]:
-        """Nothing is written."""
-        return []
-
-    def rows(self, table: pa.Table) -> list[np.ndarray]:
-        """Nothing is written."""
-        return []
-
-    def meta(self) -> dict[str, Any]:
-        """Nothing is kept."""
-        return {}
-
-    def labels(self) -> dict[str, Any]:
-        """Nothing is known of labels."""
         return {}
 
 
-class Numbers(Base):
+class Numbers(Field):
     """Real numbers from columns of numbers, or from one column of lists.
 
     Args:
@@ -182,15 +149,8 @@ class Numbers(Base):
                     (sizes != self._width) & ~(self._missing & (sizes < 0)),
                     no_list(name, sizes, self._width),
                 )
-                owner = np.repeat(np.arange(len(column)), np.maximum(sizes, 0))
-                bad = (
-                    np.bincount(
-                        owner[self._refused(numbers(column.flatten()))], minlength=len(column)
-                    )
-                    > 0
-                )
                 yield (
-                    bad,
+                    lists_with(sizes, self._refused(numbers(column.flatten()))),
                     says(f"column '{name}' has a list with numbers that are missing or infinite"),
                 )
 
@@ -217,11 +177,11 @@ class Numbers(Base):
 
     def agree(self, comm: Comm, n: int) -> None:
         """Refuse columns of integers that float32 rounds."""
-        found = comm.all_gather([self._fractions.tolist(), sorted(self._rounded.items())])
+        parts = comm.all_gather([self._fractions.tolist(), sorted(self._rounded.items())])
         names = list(self.inputs)
-        for _, rounded in found:
+        for _, rounded in parts:
             for i, value in rounded:
-                if not any(fractions[i] for fractions, _ in found):
+                if not any(fractions[i] for fractions, _ in parts):
                     raise DataError(
                         f"column '{names[0 if self._width else i]}' has integers such as {value},"
                         f" which float32 would round to {int(np.float32(value))}; {self._remedy}"
@@ -251,7 +211,7 @@ class Numbers(Base):
         return out
 
 
-class Codes(Base):
+class Codes(Field):
     """A column of texts as codes of their sorted values.
 
     Args:
@@ -300,10 +260,8 @@ class Codes(Base):
 
     def rows(self, table: pa.Table) -> list[np.ndarray]:
         """One code a row."""
-        found = pc.index_in(
-            one(table.column(self._column)), pa.array(self._values, TEXT)
-        ).fill_null(-1)
-        return [integers(found).astype(self._dtype)]
+        codes = pc.index_in(one(table.column(self._column)), pa.array(self._values, TEXT))
+        return [integers(codes.fill_null(-1)).astype(self._dtype)]
 
     def missing(self, table: pa.Table) -> np.ndarray:
         """Rows without a value, [n] bool."""
@@ -317,7 +275,7 @@ class Codes(Base):
         return dict(value)
 
 
-class Ids(Base):
+class Ids(Field):
     """Ids of nodes, which are resolved and not stored as a column.
 
     Args:

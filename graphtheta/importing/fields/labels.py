@@ -14,10 +14,8 @@ from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.labels import LabelForm, label_form
 from graphtheta.graph.data.validation import MOST_CLASSES
 from graphtheta.importing.fields.base import (
-    Base,
     Codes,
     Field,
-    LabelField,
     Numbers,
     Output,
     Wrong,
@@ -30,17 +28,20 @@ from graphtheta.importing.fields.base import (
 from graphtheta.importing.tables.arrow import (
     TEXT,
     WHOLE,
+    absent,
     flags,
     integers,
     is_list,
     is_text,
     lengths,
+    lists_with,
     null,
     one,
+    owners,
 )
 
 
-class Classes(Base):
+class Classes(Field):
     """A column of class numbers from 0, -1 or nothing for nodes without a label.
 
     Args:
@@ -73,11 +74,11 @@ class Classes(Base):
 
     def agree(self, comm: Comm, n: int) -> None:
         """Refuse numbers that are codes."""
-        known = max(comm.all_gather(self._largest)) + 1
-        if known > max(n, MOST_CLASSES):
+        n_classes = max(comm.all_gather(self._largest)) + 1
+        if n_classes > max(n, MOST_CLASSES):
             raise DataError(
-                f"column '{self._column}': {known} classes for {n} nodes; if the numbers are names,"
-                f" read them as text with --types {self._column}:text"
+                f"column '{self._column}': {n_classes} classes for {n} nodes; if the numbers are"
+                f" names, read them as text with --types {self._column}:text"
             )
 
     def outputs(self) -> list[Output]:
@@ -156,16 +157,14 @@ class Sets(Codes):
         """Lists with missing values, or with numbers that are no classes."""
         column = one(table.column(self._column))
         sizes = lengths(column)
-        owner = np.repeat(np.arange(len(column)), np.maximum(sizes, 0))
         values = column.flatten()
         yield (
-            np.bincount(owner[null(values)], minlength=len(column)) > 0,
+            lists_with(sizes, absent(values)),
             says(f"column '{self._column}' has a list with a missing class"),
         )
         if not self._names:
-            negative = flags(pc.starts_with(values, "-"))
             yield (
-                np.bincount(owner[negative], minlength=len(column)) > 0,
+                lists_with(sizes, flags(pc.starts_with(values, "-"))),
                 says(
                     f"column '{self._column}' has a list with a negative number, which is no class;"
                     " a row without labels has no list"
@@ -183,7 +182,7 @@ class Sets(Codes):
         self._lengths.update(np.unique(sizes[sizes >= 0]).tolist())
         if not self._twice:
             codes = integers(values.dictionary_encode().indices)
-            owner = np.repeat(np.arange(len(column)), np.maximum(sizes, 0))
+            owner = owners(sizes)
             order = np.lexsort((codes, owner))
             again = order[1:][(np.diff(owner[order]) == 0) & (np.diff(codes[order]) == 0)]
             self._twice = values[int(again[0])].as_py() if len(again) else ""
@@ -205,15 +204,15 @@ class Sets(Codes):
         parts = comm.all_gather([sorted(self._lengths), self._twice])
         sizes = set().union(*(part for part, _ in parts))
         twice = next((value for _, value in parts if value), "")
-        known = max(map(int, self._values), default=-1) + 1
+        n_classes = max(map(int, self._values)) + 1
         self._matrix = len(sizes) == 1 and min(sizes) > 1 and set(self._values) <= {"0", "1"}
         if twice and not self._matrix:
             raise DataError(
                 f"column '{self._column}' has the class {twice} twice in a list; numbers that are"
                 " no classes, such as targets of regression, are given as floats"
             )
-        check_categories(self._column, known)
-        self._values = [str(k) for k in range(min(sizes) if self._matrix else known)]
+        check_categories(self._column, n_classes)
+        self._values = [str(k) for k in range(min(sizes) if self._matrix else n_classes)]
 
     def outputs(self) -> list[Output]:
         """A number for each class."""
@@ -228,7 +227,7 @@ class Sets(Codes):
             out[sizes >= 0] = flags(pc.equal(column.flatten(), "1")).reshape(-1, len(self._values))
         else:
             codes = super().rows(pa.table({self._column: column.flatten()}))[0].astype(np.int64)
-            out[np.repeat(np.arange(len(column)), np.maximum(sizes, 0)), codes] = 1
+            out[owners(sizes), codes] = 1
         out[sizes < 0] = np.nan
         return [out]
 
@@ -260,7 +259,11 @@ class Names(Codes):
         return {"n_classes": len(self._values)}
 
 
-class Labelled(Base):
+# a field of labels, which rows may lack
+LabelField = Classes | Numbers | Codes
+
+
+class Labelled(Field):
     """Refuses nodes of a split that have no label.
 
     Args:

@@ -13,7 +13,6 @@ from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.columns import TAKEN, TIME_UNITS, is_attribute
 from graphtheta.importing.fields.base import (
-    Base,
     Codes,
     Field,
     Numbers,
@@ -23,7 +22,6 @@ from graphtheta.importing.fields.base import (
     read_as,
     says,
 )
-from graphtheta.importing.fields.scaled import Scaled
 from graphtheta.importing.tables.arrow import (
     TEXT,
     WHOLE,
@@ -50,7 +48,7 @@ MASKS = ("train", "val", "test")
 KINDS = ("int", "float", "text", *TIME_UNITS)
 
 
-class Integers(Base):
+class Integers(Field):
     """A named column of integers.
 
     Args:
@@ -82,7 +80,7 @@ class Integers(Base):
         return [integers(one(table.column(self._column)).cast(WHOLE)).astype(self._dtype)]
 
 
-class Times(Base):
+class Times(Field):
     """A named column of times: integers since 1970 in the unit of its type, which is kept.
 
     Args:
@@ -116,7 +114,7 @@ class Times(Base):
         return {f"{self._group}_units": {self._column: self._unit}}
 
 
-class Words(Base):
+class Words(Field):
     """Masks from columns of words: train, val, test, or nothing. Each column is a split.
 
     Args:
@@ -153,7 +151,7 @@ class Words(Base):
         ]
 
 
-class Marks(Base):
+class Marks(Field):
     """Masks from up to three columns of true and false, or 1 and 0; or of lists of them, with a
     value for each split.
 
@@ -289,42 +287,26 @@ def number_field(
     columns: Sequence[str],
     types: dict[str, Any],
     widths: dict[str, int],
-    remedy: str,
-    **options: bool,
+    make: Callable[..., Field] = Numbers,
+    **options: Any,
 ) -> Field:
     """A field of real numbers.
 
-    Raises:
-        ConfigError: A list among several columns.
-    """
-    return Numbers(name, columns, types, _width(columns, types, widths), remedy=remedy, **options)
-
-
-def scaled_field(
-    name: str,
-    columns: Sequence[str],
-    types: dict[str, Any],
-    widths: dict[str, int],
-    split: Field | None,
-) -> Field:
-    """A field of standardised numbers; see ``Scaled``.
+    Args:
+        name, columns, types: As of ``Numbers``.
+        widths: Lengths of the lists of columns that have lists.
+        make: Its class, ``Numbers`` or ``Scaled``.
+        **options: Further arguments of the class.
 
     Raises:
         ConfigError: A list among several columns.
     """
-    return Scaled(
-        name=name, columns=columns, types=types, width=_width(columns, types, widths), split=split
-    )
-
-
-def _width(columns: Sequence[str], types: dict[str, Any], widths: dict[str, int]) -> int | None:
-    """Length of the lists of the only column; None for columns of numbers."""
     lists = [column for column in columns if is_list(types[column])]
     if lists and len(columns) > 1:
         raise ConfigError(
             f"the column '{lists[0]}' has lists; give it alone, or columns of numbers only"
         )
-    return widths[columns[0]] if lists else None
+    return make(name, columns, types, widths[columns[0]] if lists else None, **options)
 
 
 def split_field(columns: Sequence[str], types: dict[str, Any], widths: dict[str, int]) -> Field:
@@ -362,7 +344,7 @@ def split_field(columns: Sequence[str], types: dict[str, Any], widths: dict[str,
     return Marks(columns, types, widths)
 
 
-def stated(types: dict[str, Any], given: dict[str, str], where: str) -> dict[str, Any]:
+def stated(types: dict[str, Any], words: dict[str, str], where: str) -> dict[str, Any]:
     """Types of columns, some of them stated by the user.
 
     Raises:
@@ -373,14 +355,14 @@ def stated(types: dict[str, Any], given: dict[str, str], where: str) -> dict[str
             KINDS, (WHOLE, pa.float64(), TEXT, *map(pa.timestamp, TIME_UNITS.values())), strict=True
         )
     )
-    for column, word in given.items():
+    for column, word in words.items():
         if word not in kinds:
             raise ConfigError(
                 f"{where}: the type of '{column}' is '{word}'{did_you_mean(word, kinds)}; choose"
                 f" {', '.join(KINDS)}"
             )
     return {
-        column: kinds[given[column]] if column in given else kind for column, kind in types.items()
+        column: kinds[words[column]] if column in words else kind for column, kind in types.items()
     }
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import DataError
 from graphtheta.graph.data.scale import SCALES
-from graphtheta.importing.fields.base import Base, Codes, Field, Output, Wrong
+from graphtheta.importing.fields.base import Codes, Field, Output, Wrong
 
 SCALE = SCALES["x"]
 # names of a column; more are better read from an embedding, which costs a row of a table and not a
@@ -51,7 +51,7 @@ class OneHot(Codes):
         return [out]
 
 
-class Beside(Base):
+class Beside(Field):
     """Fields whose rows of numbers stand side by side in one matrix.
 
     Args:
@@ -79,8 +79,8 @@ class Beside(Base):
 
     def outputs(self) -> list[Output]:
         """One matrix."""
-        found = [output for part in self._parts for output in part.outputs()]
-        return [Output(found[0].name, (sum(output.trailing[0] for output in found),), np.float32)]
+        sides = [output for part in self._parts for output in part.outputs()]
+        return [Output(sides[0].name, (sum(output.trailing[0] for output in sides),), np.float32)]
 
     def rows(self, table: pa.Table) -> list[np.ndarray]:
         """Rows of float32."""

@@ -49,10 +49,10 @@ class Scaled(Numbers):
         """Add the moments of a block."""
         x = self._values(table)
         train = np.zeros(len(x), bool) if self._split is None else self._split.rows(table)[0]
-        for found, rows in zip(self._blocks, (x[train], x), strict=True):
+        for blocks, rows in zip(self._blocks, (x[train], x), strict=True):
             if len(rows):
                 mean = rows.mean(axis=0)
-                found.append(
+                blocks.append(
                     (len(rows), *mean.tolist(), *((rows - mean) ** 2).sum(axis=0).tolist())
                 )
 

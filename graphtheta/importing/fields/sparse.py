@@ -14,11 +14,21 @@ from graphtheta.base.sparse import WIDEST
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.validation import WHOLE32, WHOLE64, first_rounded, largest
-from graphtheta.importing.fields.base import Base, Wrong, element, says
-from graphtheta.importing.tables.arrow import FLOAT, WHOLE, integers, is_list, lengths, numbers, one
+from graphtheta.importing.fields.base import Field, Wrong, element, says
+from graphtheta.importing.tables.arrow import (
+    FLOAT,
+    WHOLE,
+    integers,
+    is_list,
+    lengths,
+    lists_with,
+    numbers,
+    one,
+    owners,
+)
 
 
-class SparseRows(Base):
+class SparseRows(Field):
     """Rows of a CSR matrix.
 
     Args:
@@ -67,20 +77,19 @@ class SparseRows(Base):
         )
         limit = WIDEST if self._given is None else self._given
         owner, at = self._flat(table, self._at, sizes)
-        bad = (at < 0) | (at >= limit)
         yield (
-            rows_with(owner[bad], table),
+            lists_with(sizes, (at < 0) | (at >= limit)),
             says(f"column '{self._at}' has a number outside 0..{limit - 1}"),
         )
         order = np.lexsort((at, owner))
         again = (np.diff(at[order]) == 0) & (np.diff(owner[order]) == 0)
         yield (
-            rows_with(owner[order[1:]][again], table),
+            lists_with(sizes, order[1:][again]),
             says(f"column '{self._at}' lists a feature twice"),
         )
-        owner, value = self._flat(table, self._value, others)
+        _, value = self._flat(table, self._value, others)
         yield (
-            rows_with(owner[~(np.abs(value) <= np.finfo(np.float32).max)], table),
+            lists_with(others, ~(np.abs(value) <= np.finfo(np.float32).max)),
             says(f"column '{self._value}' has a list with numbers that are missing or infinite"),
         )
 
@@ -97,18 +106,18 @@ class SparseRows(Base):
         for column in np.unique(at[large]).tolist():
             x = value[large & (at == column)]
             beyond = self._whole and largest(x) >= WHOLE64
-            found = int(np.argmax(np.abs(x))) if beyond else first_rounded(x)
-            if found is not None:
-                self._rounded.setdefault(column, int(x[found]))
+            first = int(np.argmax(np.abs(x))) if beyond else first_rounded(x)
+            if first is not None:
+                self._rounded.setdefault(column, int(x[first]))
 
     def agree(self, comm: Comm, n: int) -> None:
         """Agree on the number of features; refuse features of integers that float32 rounds."""
-        found = comm.all_gather(
+        parts = comm.all_gather(
             [self._largest, sorted(self._fractions), sorted(self._rounded.items())]
         )
-        self._largest = max(largest for largest, _, _ in found)
-        fractions = {column for _, columns, _ in found for column in columns}
-        for column, value in sorted(item for _, _, rounded in found for item in rounded):
+        self._largest = max(largest for largest, _, _ in parts)
+        fractions = {column for _, columns, _ in parts for column in columns}
+        for column, value in sorted(item for _, _, rounded in parts for item in rounded):
             if column not in fractions:
                 raise DataError(
                     f"column '{self._value}': feature {column} has integers such as {value}, which"
@@ -140,10 +149,6 @@ class SparseRows(Base):
         number.
         """
         values = one(table.column(name)).flatten()
-        owner = np.repeat(np.arange(len(sizes)), np.maximum(sizes, 0))
-        return owner, integers(values.fill_null(-1)) if name == self._at else numbers(values)
-
-
-def rows_with(owner: np.ndarray, table: pa.Table) -> np.ndarray:
-    """Whether a row of a table is among some rows, [n] bool."""
-    return np.bincount(owner, minlength=table.num_rows) > 0
+        return owners(sizes), integers(values.fill_null(-1)) if name == self._at else numbers(
+            values
+        )

@@ -84,11 +84,6 @@ def texts_of(data: np.ndarray, lengths: np.ndarray) -> Any:
     return pa.LargeStringArray.from_buffers(len(lengths), pa.py_buffer(bounds), pa.py_buffer(data))
 
 
-def joined(parts: list[Any]) -> Any:
-    """Arrays, one after another."""
-    return pa.concat_arrays(parts)
-
-
 def empty(kind: Any) -> Any:
     """No ids."""
     return pa.array([], kind)
@@ -121,12 +116,12 @@ class Routes(Route):
 
     Args:
         comm: The workers.
-        found: Hash of each id, [n] uint64.
+        id_hashes: Hash of each id, [n] uint64.
     """
 
-    def __init__(self, comm: Comm, found: np.ndarray):
+    def __init__(self, comm: Comm, id_hashes: np.ndarray):
         super().__init__(
-            ((found >> np.uint64(32)) % np.uint64(comm.size)).astype(np.int32), comm.size
+            ((id_hashes >> np.uint64(32)) % np.uint64(comm.size)).astype(np.int32), comm.size
         )
 
     def ids(self, ids: Any) -> list[Any]:
@@ -145,10 +140,10 @@ class Directory:
     """
 
     def __init__(self, comm: Comm, ids: Any, numbers: np.ndarray):
-        found = hashes(ids)
-        order = np.argsort(found, kind="stable")
+        id_hashes = hashes(ids)
+        order = np.argsort(id_hashes, kind="stable")
         self._comm = comm
-        self._hashes = found[order]
+        self._hashes = id_hashes[order]
         self._ids = ids.take(pa.array(order))
         self._numbers = numbers[order]
 
@@ -177,13 +172,13 @@ class Directory:
         out = np.full(len(ids), -1, np.int64)
         if not len(self._hashes) or not len(ids):
             return out
-        found = hashes(ids)
-        at = np.searchsorted(self._hashes, found)
+        wanted = hashes(ids)
+        at = np.searchsorted(self._hashes, wanted)
         left = np.arange(len(ids))
         while len(left):
             # of several ids with one hash, the next
             left = left[at[left] < len(self._hashes)]
-            left = left[self._hashes[at[left]] == found[left]]
+            left = left[self._hashes[at[left]] == wanted[left]]
             same = flags(pc.equal(self._ids.take(pa.array(at[left])), ids.take(pa.array(left))))
             out[left[same]] = self._numbers[at[left[same]]]
             left = left[~same]

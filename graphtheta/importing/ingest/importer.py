@@ -24,8 +24,9 @@ from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.typed import RELATION
 from graphtheta.graph.store.writer import StoreWriter
+from graphtheta.importing.fields.named import require
 from graphtheta.importing.fields.sparse import SparseRows
-from graphtheta.importing.ingest.ids import Directory, empty, joined
+from graphtheta.importing.ingest.ids import Directory, empty
 from graphtheta.importing.ingest.nodes import NodeTable, Positions, SortedIds
 from graphtheta.importing.ingest.opening import Tables, open_tables
 from graphtheta.importing.ingest.options import Options, edge_fields, id_kind, node_fields
@@ -39,7 +40,7 @@ from graphtheta.importing.ingest.write import (
     write_sparse,
     write_typed,
 )
-from graphtheta.importing.tables.arrow import integers, one
+from graphtheta.importing.tables.arrow import TEXT, integers, one
 from graphtheta.importing.tables.progress import Progress
 
 # files of rows that wait
@@ -189,6 +190,8 @@ class _Import:
                 f"scale={options.scale} (--scale) scales features, but none are named; name them"
                 " with --features"
             )
+        names = [name for table in (source, nodes) if table is not None for name in table.types()]
+        require(list(options.types), dict.fromkeys(names, TEXT), self._tables.source, "--types")
         self._kind = id_kind(options, source, nodes)
         edges = ReadTable(
             source,
@@ -221,7 +224,7 @@ class _Import:
         if numbered is None:
             self._progress.step("numbering nodes")
             ends = (
-                joined([one(table.column(options.src)), one(table.column(options.dst))])
+                pa.concat_arrays([one(table.column(options.src)), one(table.column(options.dst))])
                 for table in edges.spool.blocks()
             )
             return SortedIds(comm, ends, self._kind)
@@ -241,7 +244,9 @@ class _Import:
             both = (
                 empty(self._kind)
                 if table is None
-                else joined([one(table.column(name)) for name in (options.src, options.dst)])
+                else pa.concat_arrays(
+                    [one(table.column(name)) for name in (options.src, options.dst)]
+                )
             )
             src, dst = np.split(directory.find(both), 2)
             with comm.agreed():
@@ -284,8 +289,8 @@ class _Import:
         write_ids(self._writer, self._comm, numbered.n, numbered.ids, self._kind)
         fields = FieldWriter(self._writer, "node", numbered.n, numbered.fields)
         with self._comm.agreed():
-            for table, begin, kept in numbered.blocks():
-                fields.write(table, [(begin, kept)])
+            for table, begin, stay in numbered.blocks():
+                fields.write(table, [(begin, stay)])
         for field in numbered.fields:
             if isinstance(field, SparseRows) and self._tables.widths:
                 write_typed(
@@ -311,9 +316,9 @@ class _Import:
         Collective: all ranks of comm.
         """
         comm = self._comm
-        kept, added = self._runs(edges, numbers, n_nodes)
+        stay, added = self._runs(edges, numbers, n_nodes)
         at = edges.spool.at
-        first, n = begins(comm, at, [int(rows.sum()) for rows in kept])
+        first, n = begins(comm, at, [int(rows.sum()) for rows in stay])
         more, extra = begins(comm, at, [int(rows.sum()) for rows in added])
         self._counts["reverse_added"] = extra
         self._progress.step(f"writing {n + extra:,} edges")
@@ -325,10 +330,10 @@ class _Import:
             for i, (table, pair) in enumerate(
                 zip(edges.spool.blocks(), numbers.blocks(), strict=True)
             ):
-                runs = [(first[i], kept[i]), (n + more[i], added[i])]
+                runs = [(first[i], stay[i]), (n + more[i], added[i])]
                 fields.write(table, runs)
-                own, other = _ends(pair)
-                for column, there, back in ((src, own, other), (dst, other, own)):
+                ends = _ends(pair)
+                for column, there, back in ((src, *ends), (dst, *reversed(ends))):
                     write_runs(column, there, runs[:1])
                     write_runs(column, back, runs[1:])
         return n + extra
@@ -356,13 +361,13 @@ class _Import:
                 (begin, *_ends(table), code)
                 for begin, table, code in zip(edges.begins, numbers.blocks(), codes, strict=True)
             )
-            marked = mark(self._comm, blocks, n_nodes, bool(coded))
-            again = sum(int(flags.sum()) for flags in marked.again)
+            marks = mark(self._comm, blocks, n_nodes, bool(coded))
             if options.duplicates == "drop":
-                stay = [rows & ~flags for rows, flags in zip(stay, marked.again, strict=True)]
+                stay = [rows & ~flags[:, 0] for rows, flags in zip(stay, marks, strict=True)]
+                again = sum(int(flags[:, 0].sum()) for flags in marks)
                 self._counts["duplicates_dropped"] = int(self._comm.all_sum(np.array([again]))[0])
             if options.reverse == "add":
-                one_way = marked.one_way
+                one_way = [flags[:, 1] for flags in marks]
         return stay, one_way
 
 

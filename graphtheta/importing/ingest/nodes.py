@@ -39,8 +39,8 @@ class Positions:
 
     def find(self, ids: Any) -> np.ndarray:
         """Numbers of ids, [n] int64; -1 for ids that are not known."""
-        found = integers(ids)
-        return np.where((found >= 0) & (found < self.n), found, -1)
+        numbers = integers(ids)
+        return np.where((numbers >= 0) & (numbers < self.n), numbers, -1)
 
     def ids(self) -> Iterator[tuple[int, Any]]:
         """Nothing: ids are not stored."""
@@ -107,7 +107,7 @@ class NodeTable(Positions):
         self.bad = table.finish(
             comm,
             options.skip and options.id is not None,
-            lambda: ((rows, kept) for rows, _, kept in self.blocks()),
+            lambda: ((rows, stay) for rows, _, stay in self.blocks()),
         )
         super().__init__(table.n_rows - len(self._dropped))
         self.fields = table.fields
@@ -117,17 +117,17 @@ class NodeTable(Positions):
     def ids(self) -> Iterator[tuple[int, Any]]:
         """First node and ids of each block of this worker."""
         if self._id is not None:
-            for rows, begin, kept in self.blocks():
-                yield begin, one(rows.column(self._id)).filter(pa.array(kept))
+            for rows, begin, stay in self.blocks():
+                yield begin, one(rows.column(self._id)).filter(pa.array(stay))
 
     def blocks(self) -> Iterator[Block]:
         """Rows of each block of this worker, the number of the first node, and which rows are
         nodes.
         """
         for begin, rows in zip(self._table.begins, self._table.spool.blocks(), strict=True):
-            kept = np.ones(rows.num_rows, bool)
-            kept[_inside(self._dropped, begin, rows.num_rows)] = False
-            yield rows, begin - int(np.searchsorted(self._dropped, begin)), kept
+            stay = np.ones(rows.num_rows, bool)
+            stay[_inside(self._dropped, begin, rows.num_rows)] = False
+            yield rows, begin - int(np.searchsorted(self._dropped, begin)), stay
 
     def _add_faults(self, again: np.ndarray) -> None:
         """Count rows whose id is that of an earlier row."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.importing.ingest.ids import Directory, Routes, empty, exchange, hashes, joined
+from graphtheta.importing.ingest.ids import Directory, Routes, empty, exchange, hashes
 from graphtheta.importing.ingest.spool import in_step
 from graphtheta.importing.tables.arrow import flags
 
@@ -25,7 +25,7 @@ class Collected:
     """The different ids that a worker keeps, of those that are added."""
 
     def __init__(self, kind: Any):
-        self._known = empty(kind)
+        self._different = empty(kind)
         self._waiting = 0
         self._new: list[Any] = []
 
@@ -33,15 +33,15 @@ class Collected:
         """Add ids."""
         self._new.append(ids)
         self._waiting += len(ids)
-        if self._waiting > max(COLLECTED, len(self._known)):
+        if self._waiting > max(COLLECTED, len(self._different)):
             self.ids()
 
     def ids(self) -> Any:
         """All different ids, in no particular order."""
-        self._known = joined([self._known, *self._new]).unique()
+        self._different = pa.concat_arrays([self._different, *self._new]).unique()
         self._new = []
         self._waiting = 0
-        return self._known
+        return self._different
 
 
 class Numbered(NamedTuple):
@@ -102,7 +102,7 @@ def number_sorted(comm: Comm, ids: Any) -> Numbered:
             for a, b in pairwise([0, *below, *[len(ids)] * (comm.size - len(limits))])
         ],
     )
-    together = joined(received)
+    together = pa.concat_arrays(received)
     order = pc.sort_indices(together).to_numpy()
     counts = comm.all_gather(len(together))
     begin = sum(counts[: comm.rank])
@@ -144,7 +144,7 @@ def first_of_each(
         parts += arrived
         rows += numbers
         senders += [np.full(len(part), q) for q, part in enumerate(numbers)]
-    coded = joined(parts).dictionary_encode()
+    coded = pa.concat_arrays(parts).dictionary_encode()
     row = np.concatenate(rows)
     sender = np.concatenate(senders)
     codes = coded.indices.to_numpy()

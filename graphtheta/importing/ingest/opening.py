@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +60,23 @@ def open_tables(
     source = ", ".join(Path(name).name for name in names) or type(edges).__name__
     name = Path(names[0]).name.partition(".")[0] if names else "graph"
     if is_path(edges) and nodes is None and is_ogb(Path(edges)):
-        found: Whole | None = ogb(Path(edges), options.split)
+        whole: Whole | None = ogb(Path(edges), options.split)
+        options = replace(options, split=())
     elif (is_path(edges) and stem(Path(edges)).suffix in WHOLE_FILES) or not is_table(edges):
-        found = whole_graph(edges, options.used)
+        whole = whole_graph(edges, options.used)
     else:
-        found = None
-    if found is not None:
+        whole = None
+    if whole is not None:
         if nodes is not None:
             raise ConfigError(f"{source}: the graph has nodes of its own; leave the node table out")
-        if found.meta.get("relations") and (
+        if twice := [
+            key for key in whole.options if getattr(options, key) != getattr(Options(), key)
+        ]:
+            raise ConfigError(
+                f"{source}: {twice[0]} names a column of a table, and the graph has its own parts;"
+                " leave the option out"
+            )
+        if whole.meta.get("relations") and (
             options.duplicates == "drop" or options.reverse == "add"
         ):
             raise ConfigError(
@@ -76,27 +85,19 @@ def open_tables(
                 " and import that"
             )
         return Tables(
-            edges=found.edges,
-            nodes=found.nodes,
-            options=replace(options, **found.options),
+            edges=whole.edges,
+            nodes=whole.nodes,
+            options=replace(options, **whole.options),
             source=source,
             name=name,
-            meta=found.meta,
-            widths=found.widths,
-            labels=found.labels,
+            meta=whole.meta,
+            widths=whole.widths,
+            labels=whole.labels,
         )
-    table = (
-        None
-        if nodes is None
-        else open_table(
-            what="nodes", table=nodes, separator=separator, header=header, used=options.used
-        )
-    )
+    opened = partial(open_table, separator=separator, header=header, used=options.used)
     return Tables(
-        edges=open_table(
-            what="edges", table=edges, separator=separator, header=header, used=options.used
-        ),
-        nodes=table,
+        edges=opened("edges", edges),
+        nodes=None if nodes is None else opened("nodes", nodes),
         options=options,
         source=source,
         name=name,

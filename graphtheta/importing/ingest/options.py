@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
 import pyarrow as pa
@@ -18,11 +18,11 @@ from graphtheta.importing.fields.named import (
     named_field,
     number_field,
     require,
-    scaled_field,
     split_field,
     stated,
 )
 from graphtheta.importing.fields.one_hot import Beside, OneHot
+from graphtheta.importing.fields.scaled import Scaled
 from graphtheta.importing.fields.sparse import SparseRows
 from graphtheta.importing.tables.arrow import (
     FLOAT,
@@ -52,22 +52,11 @@ CHOICES = {
     "on_bad_row": ("fail", "skip"),
     "scale": ("none", "standard"),
 }
-FLAGS = {
-    "src": "--src",
-    "dst": "--dst",
-    "edge_attr": "--edge-attr",
-    "edge_weight": "--edge-weight",
-    "edge_label": "--edge-label",
-    "edge_split": "--edge-split",
-    "edge_columns": "--edge-columns",
-    "id": "--id",
-    "features": "--features",
-    "one_hot": "--one-hot",
-    "sparse_features": "--sparse-features",
-    "label": "--label",
-    "split": "--split",
-    "node_columns": "--node-columns",
-}
+# options that name columns
+OF_EDGES = ("src", "dst", "edge_attr", "edge_weight", "edge_label", "edge_split", "edge_columns")
+OF_NODES = ("id", "features", "one_hot", "sparse_features", "label", "split", "node_columns")
+# where values belong that float32 would round
+REMEDY = "give codes, ids and times as --{}-columns, and rescale measured quantities"
 
 
 @dataclass(frozen=True)
@@ -106,18 +95,16 @@ class Options:
             several = hint == Sequence[str]
             if not matches(value, hint | str | None if several else hint):
                 raise misfit("import_graph", key, value, hint)
+            if several:
+                object.__setattr__(
+                    self, key, (value,) if isinstance(value, str) else tuple(value or ())
+                )
         for key, allowed in CHOICES.items():
             value = getattr(self, key)
             if value not in allowed:
                 raise ConfigError(
                     f"{key}: unknown value {value!r}{did_you_mean(value, allowed)}; allowed:"
                     f" {', '.join(allowed)}"
-                )
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if item.type == "Sequence[str]":
-                object.__setattr__(
-                    self, item.name, (value,) if isinstance(value, str) else tuple(value or ())
                 )
         if self.n_features is not None and (self.n_features < 1 or not self.sparse_features):
             raise ConfigError(
@@ -139,10 +126,12 @@ class Options:
     @property
     def used(self) -> set[str]:
         """Names of all columns that are asked for, of edges and of nodes."""
-        given = [getattr(self, key) for key in FLAGS]
-        return {
-            name for value in given for name in ([value] if isinstance(value, str) else value or ())
-        }
+        return {name for key in (*OF_EDGES, *OF_NODES) for name in self.names(key)}
+
+    def names(self, key: str) -> Sequence[str]:
+        """The columns that an option names."""
+        value = getattr(self, key)
+        return [value] if isinstance(value, str) else value or ()
 
     @property
     def skip(self) -> bool:
@@ -161,91 +150,59 @@ def edge_fields(options: Options, source: Source, kind: Any) -> list[Field]:
     Raises:
         ConfigError, DataError: A column is missing, or has a type that does not fit.
     """
-    types = checked_types(
-        options,
-        source,
-        ("src", "dst", "edge_attr", "edge_weight", "edge_label", "edge_split", "edge_columns"),
-        may_be_empty=True,
-    )
+    types = checked_types(options, source, OF_EDGES, may_be_empty=True)
     widths = list_widths(source, {column: types[column] for column in options.used & types.keys()})
-    remedy = "give codes, ids and times as --edge-columns, and rescale measured quantities"
-    found: list[Field] = [Ids((options.src, options.dst), kind)]
-    if options.edge_attr:
-        found.append(
-            number_field(
-                name="attr", columns=options.edge_attr, types=types, widths=widths, remedy=remedy
+    fields: list[Field] = [Ids((options.src, options.dst), kind)]
+    for name, key, form in (
+        ("attr", "edge_attr", {}),
+        ("weight", "edge_weight", {"vector": True}),
+        ("y", "edge_label", {"vector": len(options.edge_label) == 1, "missing": True}),
+    ):
+        if columns := options.names(key):
+            fields.append(
+                number_field(
+                    name=name,
+                    columns=columns,
+                    types=types,
+                    widths=widths,
+                    remedy=REMEDY.format("edge"),
+                    **form,
+                )
             )
-        )
-    if options.edge_weight:
-        found.append(
-            number_field(
-                name="weight",
-                columns=[options.edge_weight],
-                types=types,
-                widths=widths,
-                remedy=remedy,
-                vector=True,
-            )
-        )
-    if options.edge_label:
-        found.append(
-            number_field(
-                name="y",
-                columns=options.edge_label,
-                types=types,
-                widths=widths,
-                remedy=remedy,
-                vector=len(options.edge_label) == 1,
-                missing=True,
-            )
-        )
     if options.edge_split:
-        found.append(split_field(options.edge_split, types, widths))
-    return found + [
+        fields.append(split_field(options.edge_split, types, widths))
+    return fields + [
         named_field("edge", column, types, widths.get(column, 0)) for column in options.edge_columns
     ]
 
 
 def node_fields(options: Options, source: Source, kind: Any) -> list[Field]:
     """The fields of a node table; the arguments are those of ``edge_fields``."""
-    named = (
-        "features",
-        "one_hot",
-        "sparse_features",
-        "label",
-        "split",
-        "node_columns",
-        *(("id",) if options.id is not None else ()),
-    )
-    types = checked_types(options, source, named)
+    types = checked_types(options, source, OF_NODES)
     widths = list_widths(source, {column: types[column] for column in options.used & types.keys()})
-    found: list[Field] = [] if options.id is None else [Ids((options.id,), kind)]
+    fields: list[Field] = [] if options.id is None else [Ids((options.id,), kind)]
     split = split_field(options.split, types, widths) if options.split else None
     features: list[Field] = [OneHot(column) for column in options.one_hot]
     if options.features:
-        remedy = "give codes, ids and times as --node-columns, and rescale measured quantities"
+        form = (
+            {"remedy": REMEDY.format("node")}
+            if options.scale == "none"
+            else {"make": Scaled, "split": split}
+        )
         features.insert(
             0,
-            (
-                number_field(
-                    name="x", columns=options.features, types=types, widths=widths, remedy=remedy
-                )
-                if options.scale == "none"
-                else scaled_field(
-                    name="x", columns=options.features, types=types, widths=widths, split=split
-                )
-            ),
+            number_field(name="x", columns=options.features, types=types, widths=widths, **form),
         )
     if features:
-        found.append(Beside(features) if len(features) > 1 else features[0])
+        fields.append(Beside(features) if len(features) > 1 else features[0])
     if options.sparse_features:
-        found.append(SparseRows(options.sparse_features, types, options.n_features))
+        fields.append(SparseRows(options.sparse_features, types, options.n_features))
     if split is not None:
-        found.append(split)
+        fields.append(split)
     if options.label:
         label = label_field(options.label, types, widths.get(options.label[0], 0))
-        found += [label, *([Labelled(label, split)] if split is not None else [])]
-    return found + [
+        fields += [label, *([Labelled(label, split)] if split is not None else [])]
+    return fields + [
         named_field("node", column, types, widths.get(column, 0)) for column in options.node_columns
     ]
 
@@ -259,23 +216,21 @@ def id_kind(options: Options, edges: Source, nodes: Source | None) -> Any:
     numbered = options.n_nodes is not None or (nodes is not None and options.id is None)
     if options.id_type == "text" and not numbered:
         return TEXT
+    named = [(edges, options.src), (edges, options.dst)]
+    if nodes is not None and options.id:
+        named.append((nodes, options.id))
     columns = [
-        (edges, options.src),
-        (edges, options.dst),
-        *([(nodes, options.id)] if nodes is not None and options.id else []),
-    ]
-    found = [
         (source, column, checked_types(options, source, ())[column])
-        for source, column in columns
+        for source, column in named
         if column in source.types()
     ]
     # columns without rows have no type
-    found = [item for item in found if not pa.types.is_null(item[2])]
+    columns = [item for item in columns if not pa.types.is_null(item[2])]
     texts = [
-        (source, column, kind) for source, column, kind in found if isinstance(source, TextSource)
+        (source, column, kind) for source, column, kind in columns if isinstance(source, TextSource)
     ]
     if options.id_type == "auto" and not numbered:
-        typed = [item for item in found if item[0].typed]
+        typed = [item for item in columns if item[0].typed]
         for source, column, kind in typed:
             if not (is_text(kind) or may_be_whole(kind)):
                 raise DataError(
@@ -333,20 +288,19 @@ def checked_types(
     """Types of the columns of a table, in which all that are named exist; numbers for those of a
     table without rows, if it may be empty.
     """
-    found = source.types()
+    plain = source.types()
     types = stated(
-        found,
-        {column: word for column, word in options.types.items() if column in found},
+        plain,
+        {column: word for column, word in options.types.items() if column in plain},
         source.name,
     )
     # a text file without rows has no types but those that are stated
-    if may_be_empty and (source.typed or all(map(pa.types.is_null, found.values()))):
+    if may_be_empty and (source.typed or all(map(pa.types.is_null, plain.values()))):
         types = {
             column: FLOAT if pa.types.is_null(kind) else kind for column, kind in types.items()
         }
     for key in named:
-        value = getattr(options, key)
-        require([value] if isinstance(value, str) else value or (), types, source.name, FLAGS[key])
+        require(options.names(key), types, source.name, f"--{key.replace('_', '-')}")
     return types
 
 

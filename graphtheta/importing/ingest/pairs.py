@@ -18,25 +18,13 @@ from graphtheta.importing.ingest.spool import in_step
 MOST_NODES = 3_037_000_499
 
 
-class Marked:
-    """What is known of the edges of a worker.
-
-    Attributes:
-        again: For each block, whether an edge repeats an earlier one, [n] bool.
-        one_way: For each block, whether an edge is the first of its ends and relation and has no
-            reverse of this relation, [n] bool.
-    """
-
-    def __init__(self) -> None:
-        self.again: list[np.ndarray] = []
-        self.one_way: list[np.ndarray] = []
-
-
 # number of the first edge, sources, destinations and, where edges have relations, codes of these
 Block = tuple[int, np.ndarray, np.ndarray, np.ndarray | None]
 
 
-def mark(comm: Comm, blocks: Iterator[Block], n_nodes: int, relations: bool = False) -> Marked:
+def mark(
+    comm: Comm, blocks: Iterator[Block], n_nodes: int, relations: bool = False
+) -> list[np.ndarray]:
     """Mark the edges of this worker; holds up to 85 bytes for each edge of its share, and 40 more
     with relations.
 
@@ -47,6 +35,10 @@ def mark(comm: Comm, blocks: Iterator[Block], n_nodes: int, relations: bool = Fa
         n_nodes: Number of nodes.
         relations: Whether edges have relations, on all workers; edges of different relations are no
             duplicates of each other.
+
+    Returns:
+        For each block of this worker, [n, 2] bool: whether an edge repeats an earlier one, and
+        whether it is the first of its ends and relation and has no reverse of this relation.
 
     Raises:
         ConfigError: There are too many nodes.
@@ -66,49 +58,43 @@ def mark(comm: Comm, blocks: Iterator[Block], n_nodes: int, relations: bool = Fa
     sent: list[tuple[Routes, np.ndarray, int]] = []
     for block in in_step(comm, blocks):
         begin, src, dst, code = (0, empty, empty, empty) if block is None else block
-        kept = np.flatnonzero(src >= 0)
-        a, b = src[kept], dst[kept]
+        present = np.flatnonzero(src >= 0)
+        a, b = src[present], dst[present]
         routes = Routes(comm, bits(0, np.minimum(a, b) * n_nodes + np.maximum(a, b)))
         arrived = comm.all_to_all(routes.parts(a * n_nodes + b))
         keys += arrived
-        rows += comm.all_to_all(routes.parts(begin + kept))
+        rows += comm.all_to_all(routes.parts(begin + present))
         if relations:
             assert code is not None
-            codes += comm.all_to_all(routes.parts(code[kept].astype(np.int64)))
+            codes += comm.all_to_all(routes.parts(code[present].astype(np.int64)))
         rounds.append([len(part) for part in arrived])
-        sent.append((routes, kept, len(src) if block is not None else -1))
+        sent.append((routes, present, len(src) if block is not None else -1))
     all_keys = np.concatenate(keys)
     # comparing takes most memory
     del keys
     all_rows = np.concatenate(rows)
     del rows
-    again, one_way = _compare(
-        all_keys, all_rows, np.concatenate(codes) if relations else None, n_nodes
-    )
+    compared = _compare(all_keys, all_rows, np.concatenate(codes) if relations else None, n_nodes)
     del all_keys, all_rows, codes
-    found = Marked()
+    marks = list[np.ndarray]()
     at = 0
-    for counts, (routes, kept, n) in zip(rounds, sent, strict=True):
-        parts = np.split(
-            np.stack((again, one_way), axis=1)[at : at + sum(counts)], np.cumsum(counts)[:-1]
-        )
+    for counts, (routes, present, n) in zip(rounds, sent, strict=True):
+        parts = np.split(compared[at : at + sum(counts)], np.cumsum(counts)[:-1])
         at += sum(counts)
         flags = np.zeros((max(n, 0), 2), bool)
-        flags[kept] = routes.back(comm.all_to_all(parts))
+        flags[present] = routes.back(comm.all_to_all(parts))
         if n >= 0:
-            found.again.append(flags[:, 0])
-            found.one_way.append(flags[:, 1])
-    return found
+            marks.append(flags)
+    return marks
 
 
 def _compare(
     keys: np.ndarray, rows: np.ndarray, codes: np.ndarray | None, n_nodes: int
-) -> tuple[np.ndarray, np.ndarray]:
+) -> np.ndarray:
     """Whether an edge repeats an earlier one; and whether it is the first of its kind and no edge
-    of its relation is its reverse.
+    of its relation is its reverse, [n, 2] bool.
     """
-    again = np.zeros(len(keys), bool)
-    one_way = np.zeros(len(keys), bool)
+    marks = np.zeros((len(keys), 2), bool)
     reverse = keys % n_nodes * n_nodes + keys // n_nodes
     if codes is not None:
         # numbers of the pairs that occur leave room for that of a relation
@@ -125,6 +111,6 @@ def _compare(
     different = ordered[is_first]
     reverse = reverse[order[is_first]]
     at = np.minimum(np.searchsorted(different, reverse), len(different) - 1)
-    again[order[~is_first]] = True
-    one_way[order[is_first]] = different[at] != reverse
-    return again, one_way
+    marks[order[~is_first], 0] = True
+    marks[order[is_first], 1] = different[at] != reverse
+    return marks

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from graphtheta.base.sparse import WIDEST
 from graphtheta.base.typed_rows import KIND
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.graph.data.typed import TYPE
@@ -21,6 +21,8 @@ from graphtheta.importing.tables.arrow import WHOLE, integers, one
 
 # where rows of a block go: first row in the column, and which rows of the block, [n] bool
 Runs = Sequence[tuple[int, np.ndarray]]
+# rows of different lengths: number of the first, their lengths, and what gives their entries
+RaggedRows = tuple[int, np.ndarray, Callable[[], Sequence[np.ndarray]]]
 
 
 class FieldWriter:
@@ -88,17 +90,64 @@ def write_ids(
             for begin, ids in blocks():
                 column.write(begin, integers(ids))
         return
-    at = [(begin, 0) for begin, _ in blocks()]
-    starts, size = begins(comm, at, [int(text_parts(ids)[1][-1]) for _, ids in blocks()])
-    data = writer.column("node", "ids.bytes", size, (), np.uint8)
-    offsets = writer.column("node", "ids.offsets", n + 1, (), np.int64)
+
+    def runs() -> Iterator[RaggedRows]:
+        for begin, ids in blocks():
+            data, bounds = text_parts(ids)
+            yield begin, np.diff(bounds), partial(list, (data,))
+
+    write_ragged(
+        writer=writer,
+        comm=comm,
+        group="node",
+        bounds="ids.offsets",
+        parts=[("ids.bytes", np.uint8)],
+        runs=runs,
+        n=n,
+    )
+
+
+def write_ragged(
+    writer: StoreWriter,
+    comm: Comm,
+    group: str,
+    bounds: str,
+    parts: Sequence[tuple[str, Any]],
+    runs: Callable[[], Iterator[RaggedRows]],
+    n: int,
+    smallest: Any = np.int64,
+) -> None:
+    """Write a column of rows of different lengths: the entries of CSR rows, or the bytes of texts.
+
+    Args:
+        writer: The store.
+        comm: The workers.
+        group: "node" or "edge".
+        bounds: Name of the bounds of the rows.
+        parts: Names and types of the entries; None is the type of the bounds.
+        runs: Gives the rows of this worker; called twice.
+        n: Number of rows.
+        smallest: Type of the bounds, unless they need int64.
+
+    Raises:
+        GraphThetaError: They cannot be written; on all ranks together.
+
+    Collective: all ranks of comm.
+    """
+    counts = [(begin, int(lengths.sum())) for begin, lengths, _ in runs()]
+    starts, size = begins(
+        comm, [(begin, i) for i, (begin, _) in enumerate(counts)], [m for _, m in counts]
+    )
+    whole = np.dtype(smallest if size <= np.iinfo(smallest).max else np.int64)
+    columns = [writer.column(group, name, size, (), dtype or whole) for name, dtype in parts]
+    index = writer.column(group, bounds, n + 1, (), whole)
     with comm.agreed():
         if comm.rank == 0:
-            offsets.write(0, np.zeros(1, np.int64))
-        for (begin, ids), start in zip(blocks(), starts, strict=True):
-            raw, bounds = text_parts(ids)
-            data.write(start, raw)
-            offsets.write(begin + 1, start + bounds[1:])
+            index.write(0, np.zeros(1, whole))
+        for (begin, lengths, entries), start in zip(runs(), starts, strict=True):
+            index.write(begin + 1, (start + np.cumsum(lengths)).astype(whole))
+            for column, values in zip(columns, entries(), strict=True):
+                column.write(start, values.astype(column.dtype, copy=False))
 
 
 def write_sparse(
@@ -124,29 +173,33 @@ def write_sparse(
     Collective: all ranks of comm.
     """
 
-    def parts() -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
-        for table, begin, kept in blocks():
-            yield begin, field.entries(table.filter(pa.array(kept)))
+    def runs() -> Iterator[RaggedRows]:
+        for table, begin, stay in blocks():
+            sizes, at, values = field.entries(table.filter(pa.array(stay)))
+            yield begin, sizes, partial(list, (values, at))
 
-    counts = [(begin, len(at)) for begin, (_, at, _) in parts()]
-    starts, size = begins(
-        comm, [(begin, i) for i, (begin, _) in enumerate(counts)], [m for _, m in counts]
+    write_ragged(
+        writer=writer,
+        comm=comm,
+        group="node",
+        bounds="x.indptr",
+        parts=[("x.data", np.float32), ("x.indices", None)],
+        runs=runs,
+        n=n,
+        smallest=np.int32,
     )
-    whole = np.int32 if size <= WIDEST else np.int64
-    data, indices = (
-        writer.column("node", f"x.{part}", size, (), kind)
-        for part, kind in (("data", np.float32), ("indices", whole))
-    )
-    indptr = writer.column("node", "x.indptr", n + 1, (), whole)
-    shape = writer.column("node", "x.shape", 2, (), np.int64)
+    write_once(writer, comm, "node", "x.shape", np.array([n, field.width], np.int64))
+
+
+def write_once(writer: StoreWriter, comm: Comm, group: str, name: str, values: np.ndarray) -> None:
+    """Write a small column, from rank 0.
+
+    Collective: all ranks of comm.
+    """
+    column = writer.column(group, name, len(values), values.shape[1:], values.dtype)
     with comm.agreed():
         if comm.rank == 0:
-            indptr.write(0, np.zeros(1, whole))
-            shape.write(0, np.array([n, field.width], np.int64))
-        for (begin, (sizes, at, value)), start in zip(parts(), starts, strict=True):
-            data.write(start, value)
-            indices.write(start, at.astype(whole))
-            indptr.write(begin + 1, (start + np.cumsum(sizes)).astype(whole))
+            column.write(0, values)
 
 
 def write_typed(
@@ -172,15 +225,16 @@ def write_typed(
     """
 
     def parts() -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-        for table, begin, kept in blocks():
-            rows = table.filter(pa.array(kept))
+        for table, begin, stay in blocks():
+            rows = table.filter(pa.array(stay))
             sizes, _, values = field.entries(rows)
             yield begin, integers(one(rows.column(TYPE))), sizes, values
 
-    found = [(begin, np.bincount(kind, minlength=len(widths))) for begin, kind, _, _ in parts()]
-    at = [(begin, i) for i, (begin, _) in enumerate(found)]
+    sizes_of = [(begin, np.bincount(kind, minlength=len(widths))) for begin, kind, _, _ in parts()]
+    at = [(begin, i) for i, (begin, _) in enumerate(sizes_of)]
     placed = [
-        begins(comm, at, [int(counts[code]) for _, counts in found]) for code in range(len(widths))
+        begins(comm, at, [int(counts[code]) for _, counts in sizes_of])
+        for code in range(len(widths))
     ]
     types = writer.column("node", "x.type", n, (), KIND)
     columns = [
@@ -191,6 +245,6 @@ def write_typed(
         for i, (begin, kind, sizes, values) in enumerate(parts()):
             types.write(begin, kind.astype(KIND))
             for code in np.unique(kind).tolist():
-                own = kind == code
-                rows = values[np.repeat(own, sizes)].reshape(int(own.sum()), widths[code])
+                of_type = kind == code
+                rows = values[np.repeat(of_type, sizes)].reshape(int(of_type.sum()), widths[code])
                 columns[code].write(placed[code][0][i], rows)

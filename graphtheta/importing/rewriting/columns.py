@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.graph.store.writer import StoreWriter
-from graphtheta.importing.ingest.write import write_runs
+from graphtheta.importing.ingest.write import RaggedRows, write_ragged, write_runs
 from graphtheta.importing.rewriting.nodes import Runs
 
 # for each block of a worker, its rows in the old store, and where they go
@@ -52,7 +52,7 @@ def write_lists(
     blocks: RunBlocks,
     n: int,
 ) -> None:
-    """Write a column of rows of different lengths: the entries of CSR rows, or the bytes of texts.
+    """Write a column of rows of different lengths.
 
     Args:
         writer, comm, group, blocks, n: As for ``write_rows``.
@@ -61,40 +61,29 @@ def write_lists(
 
     Collective: all ranks of comm.
     """
-    where, old = bounds
-    own = np.zeros(2, np.int64)
-    for rows, runs in blocks():
-        lengths = np.diff(old[rows.start : rows.stop + 1])
-        own[: len(runs)] += [int(lengths[picked].sum()) for _, picked in runs]
-    every = np.array(comm.all_gather(own))
-    # added rows come behind those of all workers that stay
-    first, added = every[: comm.rank].sum(axis=0).tolist()
-    size = int(every.sum())
-    starts = (first, int(every[:, 0].sum()) + added)
-    kind = old.dtype if size <= np.iinfo(old.dtype).max else np.dtype(np.int64)
-    index = writer.column(group, where, n + 1, (), kind)
-    columns = [(writer.column(group, name, size, (), x.dtype), x) for name, x in parts]
-    with comm.agreed():
-        if comm.rank == 0:
-            index.write(0, np.zeros(1, kind))
-        at = list(starts)
-        for rows, runs in blocks():
+    name, old = bounds
+
+    def runs() -> Iterator[RaggedRows]:
+        for rows, block_runs in blocks():
             block = old[rows.start : rows.stop + 1].astype(np.int64)
-            lengths = np.diff(block)
-            for k, (begin, picked) in enumerate(runs):
-                index.write(begin + 1, (at[k] + np.cumsum(lengths[picked])).astype(kind))
-                entries = np.repeat(picked, lengths)
-                for column, x in columns:
-                    column.write(at[k], x[block[0] : block[-1]][entries])
-                at[k] += int(lengths[picked].sum())
+            for begin, picked in block_runs:
+                yield begin, np.diff(block)[picked], partial(_entries, parts, block, picked)
+
+    write_ragged(
+        writer=writer,
+        comm=comm,
+        group=group,
+        bounds=name,
+        parts=[(part, values.dtype) for part, values in parts],
+        runs=runs,
+        n=n,
+        smallest=old.dtype,
+    )
 
 
-def write_once(writer: StoreWriter, comm: Comm, group: str, name: str, values: Any) -> None:
-    """Write a small column, from rank 0.
-
-    Collective: all ranks of comm.
-    """
-    column = writer.column(group, name, len(values), values.shape[1:], values.dtype)
-    with comm.agreed():
-        if comm.rank == 0:
-            column.write(0, values)
+def _entries(
+    parts: Sequence[tuple[str, np.ndarray]], block: np.ndarray, picked: np.ndarray
+) -> list[np.ndarray]:
+    """Entries of some rows of a block, whose bounds are given."""
+    inside = np.repeat(picked, np.diff(block))
+    return [values[block[0] : block[-1]][inside] for _, values in parts]

@@ -21,7 +21,7 @@ class RewrittenEdges:
     Args:
         graph: The store's graph.
         comm: The workers.
-        kept: Its nodes.
+        nodes: Its nodes.
         self_loops, duplicates, reverse: Options of ``transform_store``.
 
     Attributes:
@@ -39,7 +39,7 @@ class RewrittenEdges:
         self,
         graph: Graph,
         comm: Comm,
-        kept: KeptNodes,
+        nodes: KeptNodes,
         self_loops: str,
         duplicates: str,
         reverse: str,
@@ -48,16 +48,12 @@ class RewrittenEdges:
         ends: list[list[np.ndarray]] = [[], []]
         empty = np.empty(0, np.int64)
         for rows in in_step(comm, self.blocks()):
-            for found, end in zip(ends, (graph.src, graph.dst), strict=True):
-                found.append(kept.numbers(empty if rows is None else np.asarray(end[rows])))
-        self.src, self.dst = (np.concatenate([empty, *found]) for found in ends)
+            for numbers, end in zip(ends, (graph.src, graph.dst), strict=True):
+                numbers.append(nodes.numbers(empty if rows is None else np.asarray(end[rows])))
+        self.src, self.dst = (np.concatenate([empty, *numbers]) for numbers in ends)
         self.stay = (self.src >= 0) & (self.dst >= 0)
         outside = int((~self.stay).sum())
-        loops = (
-            self.stay & (self.src == self.dst)
-            if self_loops == "drop"
-            else np.zeros(len(self.stay), bool)
-        )
+        loops = self.stay & (self.src == self.dst) & (self_loops == "drop")
         self.stay &= ~loops
         self.reversed = np.zeros(len(self.stay), bool)
         again = self.reversed
@@ -73,20 +69,21 @@ class RewrittenEdges:
                 )
                 for rows in self.blocks()
             )
-            marked = mark(comm, blocks, kept.total, codes is not None)
+            marks = mark(comm, blocks, nodes.total, codes is not None)
+            flags = np.concatenate([np.empty((0, 2), bool), *marks])
             if duplicates == "drop":
-                again = np.concatenate([again[:0], *marked.again])
+                again = flags[:, 0]
             if reverse == "add":
-                self.reversed = np.concatenate([again[:0], *marked.one_way])
+                self.reversed = flags[:, 1]
         self.stay = self.stay & ~again
-        own = [
+        counts = [
             outside,
             int(loops.sum()),
             int(again.sum()),
             int(self.stay.sum()),
             int(self.reversed.sum()),
         ]
-        every = np.array(comm.all_gather(own))
+        every = np.array(comm.all_gather(counts))
         left, dropped, repeated, stay, added = every.sum(axis=0).tolist()
         before = every[: comm.rank].sum(axis=0).tolist()
         self.first = before[3]

@@ -41,9 +41,8 @@ class KeptNodes:
 
     def __init__(self, comm: Comm, mask: np.ndarray | None, n_nodes: int):
         self._slice = share(n_nodes, comm.rank, comm.size)
-        mask = np.ones(len(self._slice), bool) if mask is None else mask
-        counts = comm.all_gather(int(mask.sum()))
-        self._mask = mask
+        self._mask = np.ones(len(self._slice), bool) if mask is None else mask
+        counts = comm.all_gather(int(self._mask.sum()))
         self._begin = sum(counts[: comm.rank])
         self.total = sum(counts)
         self.all = self.total == n_nodes
@@ -51,7 +50,7 @@ class KeptNodes:
         self._table = (
             None
             if self.all
-            else DistributedTable(comm, self._slice.start + np.flatnonzero(mask), new)
+            else DistributedTable(comm, self._slice.start + np.flatnonzero(self._mask), new)
         )
 
     def numbers(self, nodes: np.ndarray) -> np.ndarray:
@@ -121,12 +120,12 @@ def largest_component(graph: Graph, comm: Comm) -> np.ndarray:
     nodes, label = on_worker(graph, Components(), comm)
     sizes = occurrences_of(comm, label)
     # by size, then the lowest node
-    own = max(zip(sizes.tolist(), (-label).tolist(), strict=True), default=(0, 0))
-    best = -max(comm.all_gather(own))[1]
+    largest = max(zip(sizes.tolist(), (-label).tolist(), strict=True), default=(0, 0))
+    best = -max(comm.all_gather(largest))[1]
     bounds = np.array([share(graph.n_nodes, rank, comm.size).stop for rank in range(comm.size)])
-    kept = nodes[label == best]
-    route = Route(np.searchsorted(bounds, kept, side="right").astype(np.int32), comm.size)
+    inside = nodes[label == best]
+    route = Route(np.searchsorted(bounds, inside, side="right").astype(np.int32), comm.size)
     mine = share(graph.n_nodes, comm.rank, comm.size)
-    found = np.zeros(len(mine), bool)
-    found[np.concatenate(comm.all_to_all(route.parts(kept))) - mine.start] = True
-    return found
+    mask = np.zeros(len(mine), bool)
+    mask[np.concatenate(comm.all_to_all(route.parts(inside))) - mine.start] = True
+    return mask

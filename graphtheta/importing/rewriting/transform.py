@@ -14,11 +14,11 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError, DataError, FormatError
 from graphtheta.graph.data.graph import Graph
-from graphtheta.graph.store.manifest import PARTS, Column, is_store
+from graphtheta.graph.store.manifest import PARTS, is_store
 from graphtheta.graph.store.reader import StoreColumns
 from graphtheta.graph.store.writer import StoreWriter
-from graphtheta.importing.ingest.write import write_runs
-from graphtheta.importing.rewriting.columns import RunBlocks, write_lists, write_once, write_rows
+from graphtheta.importing.ingest.write import write_once, write_runs
+from graphtheta.importing.rewriting.columns import RunBlocks, write_lists, write_rows
 from graphtheta.importing.rewriting.edges import RewrittenEdges
 from graphtheta.importing.rewriting.nodes import KeptNodes, chosen, largest_component
 
@@ -77,7 +77,7 @@ def transform_store(
     Collective: all ranks of comm.
     """
     comm = start() if comm is None else comm
-    given = {
+    options = {
         "component": component,
         "self_loops": self_loops,
         "duplicates": duplicates,
@@ -85,7 +85,7 @@ def transform_store(
     }
     mask = None
     with comm.agreed():
-        _check(Path(store), given, nodes)
+        _check(Path(store), options, nodes)
         columns = StoreColumns(Path(store))
         graph = columns.graph()
         _check_types(store, graph, nodes is not None or component == "largest")
@@ -99,14 +99,14 @@ def transform_store(
     edges = RewrittenEdges(
         graph=graph,
         comm=comm,
-        kept=kept,
+        nodes=kept,
         self_loops=self_loops,
         duplicates=duplicates,
         reverse=reverse,
     )
     with StoreWriter(to, comm) as writer:
         _write(columns=columns, graph=graph, kept=kept, edges=edges, writer=writer, comm=comm)
-        known = graph.label_kind in ("none", "classes")
+        classes = graph.label_kind in ("none", "classes")
         meta = {
             **columns.manifest.meta,
             "transform": {"nodes_dropped": graph.n_nodes - kept.total, **edges.counts},
@@ -116,19 +116,19 @@ def transform_store(
             edges.total,
             meta,
             name=graph.name,
-            n_classes=graph.n_classes if known else None,
+            n_classes=graph.n_classes if classes else None,
             multilabel=graph.multilabel,
         )
     return writer.folder
 
 
-def _check(store: Path, given: dict[str, str], nodes: Any) -> None:
-    for key, value in given.items():
+def _check(store: Path, options: dict[str, str], nodes: Any) -> None:
+    for key, value in options.items():
         if value not in CHOICES[key]:
             raise ConfigError(
                 f"transform_store: {key} is {' or '.join(CHOICES[key])}, got {value!r}"
             )
-    if nodes is not None and given["component"] == "largest":
+    if nodes is not None and options["component"] == "largest":
         raise ConfigError(
             "transform_store: component=largest is that of the whole graph; choose the nodes in one"
             " step and the component in the next"
@@ -162,7 +162,6 @@ def _write(
         "node": (kept.all, kept.runs, kept.total),
         "edge": (edges.same, edges.runs, edges.total),
     }
-    known = {(c.group, c.name): c for c in columns.manifest.columns}
     for c in columns.manifest.columns:
         same, blocks, n = sides[c.group]
         ending = (
@@ -178,19 +177,18 @@ def _write(
                 comm=comm,
                 group=c.group,
                 name=c.name,
-                values=np.array([n, _values(columns, c)[1]], np.int64),
+                values=np.array([n, _values(columns, c.group, c.name)[1]], np.int64),
             )
         elif ending in LISTS:
             base = c.name.removesuffix(ending)
             parts = [
-                (base + part, _values(columns, known[c.group, base + part]))
-                for part in LISTS[ending]
+                (base + part, _values(columns, c.group, base + part)) for part in LISTS[ending]
             ]
             write_lists(
                 writer=writer,
                 comm=comm,
                 group=c.group,
-                bounds=(c.name, _values(columns, c)),
+                bounds=(c.name, _values(columns, c.group, c.name)),
                 parts=parts,
                 blocks=blocks,
                 n=n,
@@ -201,7 +199,7 @@ def _write(
                 comm=comm,
                 group=c.group,
                 name=c.name,
-                values=_values(columns, c),
+                values=_values(columns, c.group, c.name),
                 blocks=blocks,
                 n=n,
             )
@@ -230,13 +228,13 @@ def _write_ends(edges: RewrittenEdges, writer: StoreWriter, comm: Comm) -> None:
     src, dst = (writer.column("edge", name, edges.total, (), np.int64) for name in ("src", "dst"))
     with comm.agreed():
         for rows, runs in edges.runs():
-            own, other = edges.ends(rows)
-            for (begin, picked), ends in zip(runs, ((own, other), (other, own)), strict=True):
-                for column, values in zip((src, dst), ends, strict=True):
-                    column.write(begin, values[picked])
+            ends = edges.ends(rows)
+            for (begin, picked), values in zip(runs, (ends, reversed(ends)), strict=True):
+                for column, numbers in zip((src, dst), values, strict=True):
+                    column.write(begin, numbers[picked])
 
 
-def _values(columns: StoreColumns, c: Column) -> np.ndarray:
-    found = columns.array(c.group, c.name)
-    assert found is not None
-    return found
+def _values(columns: StoreColumns, group: str, name: str) -> np.ndarray:
+    values = columns.array(group, name)
+    assert values is not None
+    return values

@@ -79,6 +79,16 @@ def lengths(column: Any) -> np.ndarray:
     return integers(column.value_lengths().fill_null(-1))
 
 
+def owners(sizes: np.ndarray) -> np.ndarray:
+    """The row of each entry of lists of these lengths, -1 for none; [n_entries] int64."""
+    return np.repeat(np.arange(len(sizes)), np.maximum(sizes, 0))
+
+
+def lists_with(sizes: np.ndarray, marked: np.ndarray) -> np.ndarray:
+    """Whether a list has a marked entry, [n] bool."""
+    return np.bincount(owners(sizes)[marked], minlength=len(sizes)) > 0
+
+
 def null(column: Any) -> np.ndarray:
     """Where a column has no value, [n] bool."""
     return flags(column.is_null())

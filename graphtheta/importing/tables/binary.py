@@ -137,7 +137,7 @@ class ParquetSource(TypedFiles):
 
     def pieces(self) -> list[Piece]:
         """All row groups. ``part`` is file, first row, row group."""
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         for path in self._files:
             with reading(path):
                 meta = pq.read_metadata(pa.OSFile(fsencode(path)))
@@ -149,11 +149,11 @@ class ParquetSource(TypedFiles):
             begin = 0
             for i, group in enumerate(groups):
                 weight = size * group.total_byte_size // max(1, unpacked)
-                found.append(
-                    Piece(len(found), str(path), (path, begin, i), weight, rows=group.num_rows)
+                pieces.append(
+                    Piece(len(pieces), str(path), (path, begin, i), weight, rows=group.num_rows)
                 )
                 begin += group.num_rows
-        return found
+        return pieces
 
     def batches(self, piece: Piece, columns: list[str]) -> Iterator[pa.Table]:
         """The rows of a row group."""
@@ -164,9 +164,9 @@ class ParquetSource(TypedFiles):
             pq.ParquetFile(raw, pre_buffer=False) as file,
         ):
             group = file.metadata.row_group(i)
-            known = set(file.schema_arrow.names)
+            names = set(file.schema_arrow.names)
             rows = max(1024, min(ROWS, BLOCK * 4 * group.num_rows // max(1, group.total_byte_size)))
-            wanted = [name for name in columns if name in known]
+            wanted = [name for name in columns if name in names]
             if len(wanted) < len(columns):
                 yield file.schema_arrow.empty_table()
             for batch in file.iter_batches(rows, row_groups=[i], columns=wanted):
@@ -189,19 +189,21 @@ class FeatherSource(TypedFiles):
         """All record batches. ``part`` is file, first row, batch; no batch if the file has no list
         of them, as a stream.
         """
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         for path in self._files:
             begin = 0
             with reading(path), pa.memory_map(fsencode(path)) as f:
                 if in_stream_form(f):
-                    found.append(Piece(len(found), str(path), (path, 0, None), path.stat().st_size))
+                    pieces.append(
+                        Piece(len(pieces), str(path), (path, 0, None), path.stat().st_size)
+                    )
                     continue
                 file = pa.ipc.open_file(f)
                 for i in range(file.num_record_batches):
                     batch = file.get_batch(i)
-                    found.append(
+                    pieces.append(
                         Piece(
-                            len(found),
+                            len(pieces),
                             str(path),
                             (path, begin, i),
                             batch.nbytes,
@@ -209,7 +211,7 @@ class FeatherSource(TypedFiles):
                         )
                     )
                     begin += batch.num_rows
-        return found
+        return pieces
 
     def batches(self, piece: Piece, columns: list[str]) -> Iterator[pa.Table]:
         """The rows of a record batch; their bytes are checked, since a damaged file may point

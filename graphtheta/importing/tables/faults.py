@@ -98,12 +98,12 @@ class Faults:
 
         Collective: all ranks of comm.
         """
-        found = comm.all_gather(
+        parts = comm.all_gather(
             [self.count, [[*fault.piece, fault.line, fault.text] for fault in self._first]]
         )
-        count = sum(own for own, _ in found)
+        count = sum(n for n, _ in parts)
         if count and not skip:
-            first = sorted(row for _, rows in found for row in rows)[:SHOWN]
+            first = sorted(row for _, rows in parts for row in rows)[:SHOWN]
             more = f"\n... and {count - len(first):,} more" if count > len(first) else ""
             told = "\n".join(row[-1] for row in first) + more
             advice = "".join(f"\n{text}" for said, text in ADVICE.items() if said in told)

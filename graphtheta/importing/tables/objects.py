@@ -47,8 +47,8 @@ EDGE_VALUES = {
 }
 # fields that stay matrices if they have one column
 WIDE = ("x", "edge_attr")
-# what is kept of the facts of a gt.Graph
-KEPT = (
+# facts of a gt.Graph that its store has
+META = (
     "node_types",
     "relations",
     "class_names",
@@ -140,11 +140,11 @@ def whole_graph(graph: Any, used: Collection[str] = ()) -> Whole:
 
 def of_graph(graph: GraphArrays, name: str) -> Whole:
     """The tables of a ``gt.Graph``, with what it knows of its labels."""
-    kept: dict[str, Any] = {key: graph.meta[key] for key in KEPT if key in graph.meta}
+    meta: dict[str, Any] = {key: graph.meta[key] for key in META if key in graph.meta}
     labels: dict[str, Any] = {} if graph.y is None else {"multilabel": graph.multilabel}
     if graph.label_kind == "classes":
         labels["n_classes"] = graph.n_classes
-    return replace(of_fields(_fields(graph), name), meta=kept, labels=labels)
+    return replace(of_fields(_fields(graph), name), meta=meta, labels=labels)
 
 
 def read_market(path: Path) -> Any:
@@ -166,49 +166,48 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
     Raises:
         ConfigError: Sparse edge attributes, or features that are read by rows.
     """
-    given = {key: value for key, value in fields.items() if value is not None}
-    if is_sparse(given.get("edge_attr")):
+    present = {key: value for key, value in fields.items() if value is not None}
+    if is_sparse(present.get("edge_attr")):
         raise ConfigError(
             f"{name}: sparse edge attributes are no column of a table; make them dense with"
             " toarray()"
         )
-    if is_column(given.get("x")):
+    if is_column(present.get("x")):
         raise ConfigError(
             f"{name}: features that are read by rows are no column of a table; the graph is in a"
             " store already, and gt.transform_store makes another one of it"
         )
     widths = (
-        tuple(block.shape[1] for block in given["x"].blocks)
-        if isinstance(given.get("x"), TypedRows)
+        tuple(block.shape[1] for block in present["x"].blocks)
+        if isinstance(present.get("x"), TypedRows)
         else ()
     )
-    x = given.pop("x").tocsr() if is_sparse(given.get("x")) else None
+    x = present.pop("x").tocsr() if is_sparse(present.get("x")) else None
     options: dict[str, Any] = {"src": "src", "dst": "dst", "id_type": "auto"}
-    edges = {"src": np.asarray(given["edge_index"][0]), "dst": np.asarray(given["edge_index"][1])}
+    edges = {
+        "src": np.asarray(present["edge_index"][0]),
+        "dst": np.asarray(present["edge_index"][1]),
+    }
     edges |= {
         key.removeprefix("edge_"): value
-        for key, value in given.items()
+        for key, value in present.items()
         if key.startswith("edge_") and key.endswith(MASKS)
     }
-    options["edge_split"] = tuple(mask for mask in MASKS if mask in edges)
-    for key, option in (
-        ("edge_attr", "edge_attr"),
-        ("edge_weight", "edge_weight"),
-        ("edge_y", "edge_label"),
-    ):
-        if key in given:
-            edges[key] = given[key]
-            options[option] = (key,) if option != "edge_weight" else key
-    edges |= given.get("edge_columns", {})
-    options["edge_columns"] = tuple(given.get("edge_columns", {}))
-    nodes = {key: given[key] for key in ("x", "y", *MASKS) if key in given} | dict(
-        given.get("node_columns", {})
+    edges |= {key: present[key] for key in ("edge_attr", "edge_weight", "edge_y") if key in present}
+    edges |= present.get("edge_columns", {})
+    nodes = {key: present[key] for key in ("x", "y", *MASKS) if key in present} | dict(
+        present.get("node_columns", {})
     )
     options |= {
+        "edge_split": tuple(mask for mask in MASKS if mask in edges),
+        "edge_attr": ("edge_attr",) if "edge_attr" in edges else (),
+        "edge_weight": "edge_weight" if "edge_weight" in edges else None,
+        "edge_label": ("edge_y",) if "edge_y" in edges else (),
+        "edge_columns": tuple(present.get("edge_columns", {})),
         "features": ("x",) if "x" in nodes else (),
         "label": ("y",) if "y" in nodes else (),
         "split": tuple(mask for mask in MASKS if mask in nodes),
-        "node_columns": tuple(given.get("node_columns", {})),
+        "node_columns": tuple(present.get("node_columns", {})),
     }
     if x is not None:
         nodes |= {
@@ -216,7 +215,7 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
             for part, values in ((INDICES, x.indices), (VALUES, x.data))
         }
         options |= {"sparse_features": (INDICES, VALUES), "n_features": x.shape[1]}
-    ids = given.get("node_ids")
+    ids = present.get("node_ids")
     if ids is not None:
         nodes[ID] = np.asarray(ids)
         options["id"] = ID
@@ -224,7 +223,7 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
     elif nodes:
         options["id"] = None
     else:
-        options["n_nodes"] = int(given.get("n_nodes", 0)) or None
+        options["n_nodes"] = int(present.get("n_nodes", 0)) or None
     node_table = memory_source(f"{name}: nodes", nodes) if nodes else None
     return Whole(memory_source(f"{name}: edges", edges), node_table, options, widths=widths)
 
@@ -245,19 +244,19 @@ def memory_source(
         DataError: A column has values of several types, or of a type that no table has.
         ShapeError: Columns have different lengths, or more than two axes.
     """
-    taken = {
+    read = {
         key: column_of(f"{name}: the column '{key}'", value)
         for key, value in columns.items()
         if used is None or key in used
     }
-    sizes = {key: len(column) for key, column in taken.items()}
+    sizes = {key: len(column) for key, column in read.items()}
     if len(set(sizes.values())) > 1:
         raise ShapeError(
             f"{name}: columns of different lengths,"
             f" {', '.join(f'{key} {n}' for key, n in sizes.items())}; give each a value for"
             " every row"
         )
-    return MemorySource(name, pa.table(taken), [key for key in columns if key not in taken])
+    return MemorySource(name, pa.table(read), [key for key in columns if key not in read])
 
 
 def column_of(what: str, value: Any) -> Any:
@@ -452,8 +451,8 @@ def of_types(nodes: dict[str, Any], edges: dict[Any, Any], name: str) -> Whole:
         }
         for key, x in values.items():
             fields.setdefault(key, {})[kind] = x
-        for key, found in columns.items():
-            for column, x in found.items():
+        for key, named_columns in columns.items():
+            for column, x in named_columns.items():
                 fields.setdefault(key, {}).setdefault(column, {})[kind] = x
     ends = {relation: tuple(map(of_tensor, pair)) for relation, (pair, _) in edges.items()}
     return of_graph(
@@ -489,9 +488,9 @@ def _flat(x: np.ndarray) -> np.ndarray:
     return x[:, 0] if x.ndim == 2 and x.shape[1] == 1 else x
 
 
-def _free(name: str, taken: Collection[str]) -> str:
+def _free(name: str, attributes: Collection[str]) -> str:
     """A name that no attribute has."""
-    while name in taken:
+    while name in attributes:
         name = f"{name}_"
     return name
 

@@ -87,11 +87,11 @@ def columns_of(path: Path) -> list[Any]:
 
 def splits_of(folder: Path, n: int, names: Sequence[str]) -> dict[str, Any]:
     """Masks from the files of a folder of splits."""
-    found = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-    chosen = [path for path in found if not names or path.name in names]
-    if len(chosen) > 1 or (found and not chosen):
+    splits = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    chosen = [path for path in splits if not names or path.name in names]
+    if len(chosen) > 1 or (splits and not chosen):
         raise ConfigError(
-            f"{folder}: choose one of the splits {', '.join(path.name for path in found)} with"
+            f"{folder}: choose one of the splits {', '.join(path.name for path in splits)} with"
             " --split"
         )
     masks = {}
@@ -142,9 +142,9 @@ class Beside:
         self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults
     ) -> Iterator[TableRows]:
         """Read a piece; see ``Source``."""
-        own = {name: kind for name, kind in columns.items() if name not in self._extra}
+        inner = {name: kind for name, kind in columns.items() if name not in self._extra}
         begin = 0
-        for rows in self._inner.read(piece, own, lambda block: True, faults):
+        for rows in self._inner.read(piece, inner, lambda block: True, faults):
             table = rows.table
             n = rows.table.num_rows
             for name in columns:

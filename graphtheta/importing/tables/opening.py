@@ -93,30 +93,30 @@ def files_of(table: Any) -> list[Path]:
                 f"got {shown(table)} as a table; give a path, a list of paths, a table or a dict of"
                 " arrays"
             )
-        found = [path for item in table for path in files_of(item)]
-        if not found:
+        files = [path for item in table for path in files_of(item)]
+        if not files:
             raise ConfigError("an empty list of files; give at least one")
-        return found
+        return files
     path = Path(table)
     if path.is_dir():
-        known = (*PARQUET_FILES, *ARROW_FILES, *TEXT)
-        found = sorted(
+        suffixes = (*PARQUET_FILES, *ARROW_FILES, *TEXT)
+        files = sorted(
             file
             for file in path.rglob("*")
             if file.is_file()
-            and stem(file).suffix.lower() in known
+            and stem(file).suffix.lower() in suffixes
             and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
         )
-        if not found:
+        if not files:
             raise FormatError(
-                f"{path}: the folder has no tables; expected files {', '.join(known)}"
+                f"{path}: the folder has no tables; expected files {', '.join(suffixes)}"
             )
-        return found
+        return files
     if not path.exists() and any(mark in str(path) for mark in "*?["):
-        found = sorted(map(Path, glob(str(path), recursive=True)))
-        if not found:
+        files = sorted(map(Path, glob(str(path), recursive=True)))
+        if not files:
             raise FormatError(f"{path}: no file has such a name; check the pattern")
-        return found
+        return files
     if not path.is_file():
         raise FormatError(f"{path}: the file does not exist; check the path")
     return [path]

@@ -37,8 +37,8 @@ class Progress:
 
     def add(self, n_bytes: int, n_rows: int) -> None:
         """Some rows were read, by all workers together."""
-        self._bytes = self._bytes + n_bytes
-        self._rows = self._rows + n_rows
+        self._bytes += n_bytes
+        self._rows += n_rows
         if self._bar is not None:
             self._bar.set_postfix_str(
                 f"{self._rows / max(1e-9, perf_counter() - self._clock):,.0f} rows/s", refresh=False

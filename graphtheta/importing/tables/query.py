@@ -105,11 +105,11 @@ def cursor_batches(done: Any, cursor: Any, used: Collection[str]) -> Any:
     Returns:
         A reader of Arrow batches.
     """
-    given = next(
+    reader = next(
         (getattr(x, way) for way in ARROW for x in (done, cursor) if hasattr(x, way)), None
     )
-    if given is not None:
-        return given()
+    if reader is not None:
+        return reader()
     if cursor.description is None:
         raise ValueError("the cursor has no result")
     names = [column[0] for column in cursor.description]

@@ -32,6 +32,7 @@ from pyarrow import csv
 
 from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import DataError, FormatError
+from graphtheta.importing.tables.arrow import flags
 from graphtheta.importing.tables.faults import Faults
 from graphtheta.importing.tables.files import reading
 from graphtheta.importing.tables.formats import HEAD as BEGIN
@@ -146,8 +147,9 @@ class TextSource:
     def head(self, path: Path) -> Head:
         """The beginning of a file; lines of comments and the header are not part of the rows."""
         if path not in self._heads:
-            with reading(path), opened(path) as stream:
-                text = read_all(stream, HEAD)
+            packed = compression(path)
+            with reading(path), pa.input_stream(pa.OSFile(fsencode(path)), packed) as stream:
+                text = stream.read(HEAD)
             refuse_foreign(path, text[:BEGIN])
             if b"\n" not in text and b"\r" in text.rstrip():
                 raise FormatError(
@@ -171,10 +173,8 @@ class TextSource:
                     " end in a line feed, or give the table as Parquet or Feather"
                 )
             separator = self._separator or separator_of(path, decoded(text[start:end]))
-            breaks = (
-                any(line.count(b'"') % 2 for line in text[start:].split(b"\n"))
-                if b'"' in text
-                else False
+            breaks = b'"' in text and any(
+                line.count(b'"') % 2 for line in text[start:].split(b"\n")
             )
             if breaks:
                 rows, whole = rows_of(path, text[start:], separator)
@@ -281,12 +281,11 @@ class TextSource:
         """Read a piece; see ``Source``."""
         path, begin, end = piece.part
         head = self.head(path)
-        known = set(head.names)
-        missing = next((name for name in columns if name not in known), None)
-        if missing is not None:
+        if missing := columns.keys() - set(head.names):
+            name = min(missing)
             raise FormatError(
-                f"{path}: the column '{missing}' is missing; the file has {', '.join(head.names)}"
-                f"{did_you_mean(missing, head.names)}"
+                f"{path}: the column '{name}' is missing; the file has {', '.join(head.names)}"
+                f"{did_you_mean(name, head.names)}"
             )
         with reading(path):
             for k, nbytes, text, before in (
@@ -363,7 +362,8 @@ class TextBlock:
         )
         self._breaks = breaks
         self._spaced = may_have_spaces(text, head.separator.encode())
-        self._kept: np.ndarray | None = None
+        # numbers of the rows that were parsed; None for all
+        self._parsed: np.ndarray | None = None
 
     def parse(self, at: tuple[int, int], faults: Faults) -> pa.Table:
         """The rows; those that cannot be parsed are added to ``faults``.
@@ -423,23 +423,17 @@ class TextBlock:
         """The rows whose ids are written as integers; others, as 007, are added to ``faults``."""
         if not self._plain or not table.num_rows or not may_have_disguises(self._text):
             return table
-        kept = self._kept
-        lines = [row for _, row in self._rows]
+        rows = [row for _, row in self._rows]
+        parsed = np.arange(len(rows)) if self._parsed is None else self._parsed
         as_text = self._alike(dict.fromkeys(self._plain, pa.large_string()))
-        texts = as_text._table(
-            b"\n".join(lines if kept is None else [lines[i] for i in kept]) + b"\n", threads=False
-        )
+        texts = as_text._table(b"\n".join(rows[i] for i in parsed) + b"\n", threads=False)
         numbers = self.lines()
         bad = np.zeros(table.num_rows, bool)
         for name in self._plain:
-            values = (
-                without_point(texts.column(name).combine_chunks())
-                if name in self._pointed
-                else texts.column(name).combine_chunks()
-            )
-            wrong = np.asarray(
-                pc.match_substring_regex(values, DISGUISED).to_numpy(zero_copy_only=False), bool
-            )
+            values = texts.column(name).combine_chunks()
+            if name in self._pointed:
+                values = without_point(values)
+            wrong = flags(pc.match_substring_regex(values, DISGUISED))
             faults.add(
                 at,
                 np.flatnonzero(wrong & ~bad),
@@ -449,7 +443,7 @@ class TextBlock:
             bad |= wrong
         if not bad.any():
             return table
-        self._kept = np.flatnonzero(~bad) if kept is None else kept[~bad]
+        self._parsed = parsed[~bad]
         return table.filter(pa.array(~bad))
 
     def _empty(self) -> pa.Table:
@@ -479,7 +473,7 @@ class TextBlock:
     def lines(self) -> np.ndarray:
         """The line of each row in the file."""
         numbers = self._numbers()
-        return self._before() + (numbers if self._kept is None else numbers[self._kept])
+        return self._before() + (numbers if self._parsed is None else numbers[self._parsed])
 
     def _numbers(self) -> np.ndarray:
         """Lines of the text in which rows begin, from 1."""
@@ -541,46 +535,45 @@ class TextBlock:
         """
         texts = [row for _, row in self._rows]
         wrong = {i: why for i, line in enumerate(texts) if (why := self._aside(line))}
-        given = [i for i in range(len(texts)) if i not in wrong]
-        n_aside = len(wrong)
+        rows = [i for i in range(len(texts)) if i not in wrong]
+        widths = dict[int, str]()
 
         def invalid(row: Any) -> str:
-            found = int(row.actual_columns)
-            wrong[given[int(row.number) - 1]] = (
-                f"{found} column{'s' * (found != 1)}, expected {row.expected_columns}"
+            n = int(row.actual_columns)
+            widths[rows[int(row.number) - 1]] = (
+                f"{n} column{'s' * (n != 1)}, expected {row.expected_columns}"
             )
             return "skip"
 
         as_bytes = self._alike(dict.fromkeys(self._columns, pa.binary()))
-        rows = 0
+        n_rows = 0
         try:
-            if given:
+            if rows:
                 # pyarrow decodes the rows that it tells of, whatever they are
-                text = b"\n".join(texts[i] for i in given) + b"\n"
-                rows = as_bytes._table(decoded(text).encode(), invalid, threads=False).num_rows
+                text = b"\n".join(texts[i] for i in rows) + b"\n"
+                n_rows = as_bytes._table(decoded(text).encode(), invalid, threads=False).num_rows
         except pa.ArrowInvalid as error:
             raise FormatError(
                 f"{self._path}: after line {self._before()}: {error}; correct the file"
             ) from None
-        self._check_breaks(rows, len(texts) - len(wrong))
-        if len(given) > FEW_LINES and 2 * (len(wrong) - n_aside) > len(given):
+        self._check_breaks(n_rows, len(rows) - len(widths))
+        if len(rows) > FEW_LINES and 2 * len(widths) > len(rows):
             raise FormatError(
-                f"{self._path}: after line {self._before()}: {len(wrong) - n_aside:,} of"
-                f" {len(given):,} lines have another number of columns than the first line,"
+                f"{self._path}: after line {self._before()}: {len(widths):,} of"
+                f" {len(rows):,} lines have another number of columns than the first line,"
                 f" {len(self._head.names)} ({', '.join(self._head.names[:5])}); remove lines before"
                 " the table, or state the separator with --separator"
             )
-        kept = [i for i in range(len(texts)) if i not in wrong]
+        rows = [i for i in rows if i not in widths]
         tables = list[pa.Table]()
         values = dict[int, str]()
-        self._halve(texts, kept, values, tables)
-        wrong |= values
-        self._kept = np.array([i for i in kept if i not in wrong], np.int64)
+        self._halve(texts, rows, values, tables)
+        wrong |= widths | values
+        self._parsed = np.array([i for i in rows if i not in values], np.int64)
         numbers = self._numbers()
-        bad = np.array(sorted(wrong), np.int64)
         faults.add(
             at,
-            bad,
+            np.array(sorted(wrong), np.int64),
             lambda: (f"{self._path}, line", self._before() + numbers),
             lambda row: wrong[row],
         )
@@ -610,16 +603,13 @@ class TextBlock:
         self._halve(texts, rows[middle:], wrong, tables)
 
     def _why(self, message: str) -> str:
-        found = WRONG.search(message)
-        if not found:
+        parts = WRONG.search(message)
+        if not parts:
             return message
-        name = self._head.names[int(found[1])]
-        kind = KINDS.get(found[2], found[2])
-        return (
-            f"column '{name}': {found[4]}"
-            if found[3] is None
-            else f"column '{name}': '{found[3]}' is not {kind}"
-        )
+        column, kind, value, other = parts.groups()
+        name = self._head.names[int(column)]
+        what = other if value is None else f"'{value}' is not {KINDS.get(kind, kind)}"
+        return f"column '{name}': {what}"
 
 
 def may_have_spaces(text: bytes, separator: bytes) -> bool:
@@ -663,11 +653,11 @@ def may_have_disguises(text: bytes) -> bool:
         part = data[begin : begin + CACHED + 2]
         # digits are 0 to 9 from here on, and all else is more
         digits = part - np.uint8(ord("0"))
-        found = digits[1:-1] == 0
-        found &= digits[2:] <= 9
-        found &= digits[:-2] > 9
-        found &= part[:-2] != ord(".")
-        if found.any():
+        leading = digits[1:-1] == 0
+        leading &= digits[2:] <= 9
+        leading &= digits[:-2] > 9
+        leading &= part[:-2] != ord(".")
+        if leading.any():
             return True
     return False
 
@@ -721,44 +711,20 @@ def rows_of(path: Path, text: bytes, separator: str) -> tuple[list[tuple[int, by
     return rows, sum(len(line) + 1 for line in lines[: ends[-2]])
 
 
-def opened(path: Path) -> Any:
-    """The decompressed bytes of a file."""
-    return pa.input_stream(pa.OSFile(fsencode(path)), compression=compression(path))
-
-
-def read_all(stream: Any, n: int) -> bytes:
-    """Up to n bytes; fewer at the end only."""
-    parts = []
-    held = 0
-    while held < n:
-        part = stream.read(n - held)
-        if not part:
-            break
-        parts.append(part)
-        held += len(part)
-    return b"".join(parts)
-
-
 def separator_of(path: Path, line: str) -> str:
     """The separator that the name of a file suggests, or another one that its first line has
     instead.
     """
-    usual = next(
-        (
-            SEPARATORS[suffix]
-            for suffix in map(str.lower, path.suffixes[-2:])
-            if suffix in SEPARATORS
-        ),
-        None,
-    )
+    suffixes = map(str.lower, path.suffixes[-2:])
+    usual = next((SEPARATORS[suffix] for suffix in suffixes if suffix in SEPARATORS), None)
     marks = (usual, *"\t;|") if usual else "\t;|, "
-    found = next((mark for mark in marks if mark in line), usual or ",")
-    if (found == " " or found not in line) and "  " in line.strip():
+    separator = next((mark for mark in marks if mark in line), usual or ",")
+    if (separator == " " or separator not in line) and "  " in line.strip():
         raise FormatError(
             f"{path}: columns are separated by several spaces; make it one: "
             "sed 's/^ *//; s/  */ /g' < OLD > NEW, and give --separator ' '"
         )
-    return found
+    return separator
 
 
 def range_of_lines(
@@ -795,10 +761,10 @@ def whole_lines(
         pa.OSFile(fsencode(path)) as file,
         pa.CompressedInputStream(file, packed) if packed else nullcontext(file) as stream,
     ):
-        read_all(stream, head.start)
+        stream.read(head.start)
         told = 0
         while True:
-            part = read_all(stream, BLOCK)
+            part = stream.read(BLOCK)
             text = rest + part
             cut = len(text)
             if len(part) == BLOCK:
@@ -806,12 +772,10 @@ def whole_lines(
                 cut = rows_of(path, text[:cut], head.separator)[1] if breaks else cut
             text, rest = text[:cut], text[cut:]
             if text:
-                here = file.tell()
-                before = lines
-                yield k, here - told, text, partial(int, before)
-                lines = lines + text.count(b"\n")
-                k = k + 1
-                told = here
+                yield k, file.tell() - told, text, partial(int, lines)
+                told = file.tell()
+                lines += text.count(b"\n")
+                k += 1
             if len(rest) > MOST_BLOCKS * BLOCK:
                 raise FormatError(f"{path}: after line {lines}: a quote is not closed; correct it")
             if len(part) < BLOCK:
