@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from graphtheta.ops.edge.aggregator import aggregators
 from graphtheta.ops.edge.program import split
 from graphtheta.ops.edge.symbolic import record
 
 
 def trace(gather, nodes, edges, sums, owner, sparse=()):
     """The program of a gather, before it is planned."""
-    return split(record(gather, nodes, edges, sums, owner, sparse))
+    named = None if sums is None else aggregators(sums)
+    return split(record(gather, nodes, edges, named, owner, sparse))

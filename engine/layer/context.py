@@ -29,6 +29,7 @@ from ...ops.rows.stored import StoredRows, holds_sparse
 from ..partition.relation import READOUT, RELATION
 from ..view.level import NO_ROWS, Counts, Level
 from ..view.view import GraphView
+from .opened import Opened
 from .product_order import ProductOrder
 from .settings import pass_settings
 from .stages import Stages
@@ -44,6 +45,7 @@ class Superstep:
         program: Its planned gather, None with a precomputed total.
         traced: The trace that it was planned from.
         made_by: The layer.
+        opened: Its gather and sums as they were traced; None with a precomputed total.
         counts: Size of the level it ran over.
         orders: Products that it may compute before or after its sum, by column and shape of the
             weight; decided once for transform and apply, which may see different columns.
@@ -56,6 +58,7 @@ class Superstep:
     program: EdgeProgram | None = None
     traced: SymbolicTrace | None = None
     made_by: Stages | None = None
+    opened: Opened | None = None
     counts: Counts = NO_ROWS
     orders: dict[tuple[str, tuple[int, ...]], ProductOrder] = field(default_factory=dict)
     stored: dict[str, str] = field(default_factory=dict)

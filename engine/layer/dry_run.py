@@ -27,7 +27,6 @@ from ...ops.autodiff.tape import (
     space_of,
     value_of,
 )
-from ...ops.edge.aggregator import aggregators
 from ...ops.rows.stored import StoredRows
 from ..partition.partition import Partition, empty_partition
 from ..view.hop import Flow, Hop
@@ -238,7 +237,8 @@ def probe(model: Model, partition: Partition, counts: Sequence[Counts] = ()) -> 
     with tape:
         out = model.run(graph)
     for step in graph.supersteps:
-        for aggregator in () if step.made_by is None else aggregators(step.made_by.sum).values():
+        sums = None if step.opened is None else step.opened.sums
+        for aggregator in () if sums is None else sums.values():
             refuse_parameters(aggregator, step.layer)
     # before _stored_widths runs checkpoint segments again
     operations = list(tape.seen)

@@ -8,6 +8,9 @@ The recipe, forward:                                   and backward:
     end to_mirrors; the other edges                        core edges
     end to_masters; finish                                 end to_masters
 
+A sum in order takes its messages, which are edge values of the phase, after the forward recipe, and
+gives them gradients before the backward one (``in_order``).
+
 An aggregator of several passes repeats the forward recipe with the halo columns that it has: its
 shared columns to mirrors, edges, partial sums to masters.
 
@@ -37,6 +40,8 @@ from ...ops.rows.stored import rows_of
 from ..partition.exchange import ToMasters, add_into
 from ..partition.partition import MASTER, MIRROR
 from ..view.level import Level, Pass, Selection
+from .in_order import InOrder
+from .ordered import Ordered
 from .product_order import ProductOrder
 
 Arrays = dict[str, np.ndarray]
@@ -54,11 +59,17 @@ class Inputs:
 
 
 def gather_sum(
-    phase: Phase, level: Level, inputs: Inputs, out_space: RowSpace, edge_space: RowSpace | None
+    phase: Phase,
+    level: Level,
+    inputs: Inputs,
+    ordered: dict[str, Ordered],
+    out_space: RowSpace,
+    edge_space: RowSpace | None,
 ) -> tuple[dict[str, Var], dict[str, Var]]:
     """Run one phase.
 
     Args:
+        ordered: Sums in order of its messages, by name of the total.
         out_space: Rows of the totals.
         edge_space: Rows of new edge values; may be None if there are none.
 
@@ -68,7 +79,8 @@ def gather_sum(
 
     Collective: all ranks of the level's partition.
     """
-    run = _PhaseRun(phase, level, inputs)
+    in_order = InOrder(ordered, phase, level, inputs.key, out_space.gid)
+    run = _PhaseRun(phase, level, inputs, in_order)
     totals, outputs = run.forward()
     total_vars = {name: Var(x, out_space) for name, x in totals.items()}
     output_vars = {name: Var(x, edge_space) for name, x in outputs.items()}
@@ -77,8 +89,8 @@ def gather_sum(
     def vjp(gs: list[Any]) -> list[Any]:
         by_name = dict(zip(names, gs, strict=True))
         return run.backward(
-            {n: g for n, g in by_name.items() if n in totals and g is not None},
-            {n: g for n, g in by_name.items() if n in outputs and g is not None},
+            {n: by_name[n] for n in totals if by_name[n] is not None},
+            {n: by_name[n] for n in outputs if by_name[n] is not None},
         )
 
     current().add("gather", run.sources, [*total_vars.values(), *output_vars.values()], vjp)
@@ -107,16 +119,18 @@ def product_comes_first(phase: Phase, level: Level, inputs: Inputs) -> bool:
 class _PhaseRun:
     """One execution of a phase; stores what backward needs."""
 
-    def __init__(self, phase: Phase, level: Level, inputs: Inputs):
+    def __init__(self, phase: Phase, level: Level, inputs: Inputs, in_order: InOrder):
         self.phase = phase
         self.level = level
         self.inputs = inputs
+        self.in_order = in_order
         self.node_names = list(dict.fromkeys((*phase.reads["src"], *phase.reads["dst"])))
         self.edge_names = [n for n in phase.reads["edge"] if n not in COMPUTED]
         self.sources = [inputs.nodes[n] for n in self.node_names] + [
             inputs.edges[n] for n in self.edge_names
         ]
         self.sources += [inputs.operands[i] for i in phase.operands]
+        self.sources += in_order.parameters
         self.nodes: Arrays = {n: rows_of(inputs.nodes[n]) for n in self.node_names}
         self.edges: Arrays = {n: value_of(inputs.edges[n]) for n in self.edge_names}
         self.dtype = phase.dtype
@@ -139,10 +153,7 @@ class _PhaseRun:
             name: agg.start(self.level.n_out, phase.shapes(name), self.dtype)
             for name, agg in phase.aggregators.items()
         }
-        outputs = {
-            name: buffers.empty((self.level.n_edges, *e.dims), e.dtype)
-            for name, e in phase.outputs.items()
-        }
+        outputs = self._edge_values()
         for p in self.level.passes:
             with ledger.stage("move"):
                 moves = (
@@ -172,7 +183,23 @@ class _PhaseRun:
             self.totals = {
                 name: agg.finish(self.states[name]) for name, agg in phase.aggregators.items()
             }
-        return self.totals, outputs
+            taken = self.in_order.totals(outputs)
+        return self.totals | taken, outputs
+
+    def _edge_values(self) -> Arrays:
+        """Arrays for the new edge values."""
+        return {
+            name: buffers.empty((self.level.n_edges, *e.dims), e.dtype)
+            for name, e in self.phase.outputs.items()
+        }
+
+    def _messages_again(self) -> Arrays:
+        """The edge values that sums in order take, computed again."""
+        part = self._of(self.phase.values(self.in_order.messages))
+        messages = part._edge_values()
+        for p, halo in zip(self.level.passes, self.halos, strict=True):
+            part._sweep(p=p, selections=p.selections, halo=halo, partial={}, outputs=messages)
+        return messages
 
     def _of(self, phase: Phase) -> _PhaseRun:
         """The same run for a part of its phase, with the same states and halo columns."""
@@ -322,11 +349,16 @@ class _PhaseRun:
         phase = self.phase
         ledger = self.level.passes[0].senders.comm.ledger
         grads = self._zero_grads()
+        learned: list[Any] = []
         with ledger.stage("gather"):
             at_masters = {
-                n: phase.aggregators[n].backward_state(self.states[n], self.totals[n], g)
-                for n, g in total_grads.items()
+                n: agg.backward_state(self.states[n], self.totals[n], total_grads[n])
+                for n, agg in phase.aggregators.items()
+                if n in total_grads
             }
+            if self.in_order.messages:
+                of_messages, learned = self.in_order.backward(total_grads, self._messages_again())
+                output_grads = output_grads | of_messages
         for p, halo in zip(self.level.passes, self.halos, strict=True):
             with ledger.stage("move"):
                 move = p.receivers.to_mirrors_begin(
@@ -374,7 +406,7 @@ class _PhaseRun:
             with ledger.stage("move"):
                 returning[0].end(lambda rows, part: add_into(grads.src, rows, part))
                 returning[1].end(lambda rows, part: add_into(grads.dst, rows, part))
-        return self._in_order(grads)
+        return [*self._as_sources(grads), *learned]
 
     def _zero_grads(self) -> PhaseColumns:
         """Arrays to add gradients to, only for what needs one."""
@@ -448,8 +480,8 @@ class _PhaseRun:
                         grads=into,
                     )
 
-    def _in_order(self, grads: PhaseColumns) -> list[Any]:
-        """One gradient per source, None where none is needed."""
+    def _as_sources(self, grads: PhaseColumns) -> list[Any]:
+        """One gradient for each value that the phase reads, None where none is needed."""
         gradients: list[Any] = []
         for n in self.node_names:
             parts = [g[n] for g in (grads.src, grads.dst) if n in g]

@@ -14,7 +14,7 @@ from graphtheta.errors import UserFunctionError
 
 from ...ops.autodiff.naming import naming
 from ...ops.autodiff.tape import Var, current
-from ...ops.edge.aggregator import Aggregator
+from ...ops.edge.aggregator import Accumulator
 from ...ops.functions.rows import prefix
 from ..view.view import GraphView
 from .checkpointing import recompute
@@ -57,7 +57,7 @@ class Layer(Stages):
                 f"{type(self).__name__}.direction = {self.direction!r}; choose from"
                 f" {', '.join(DIRECTIONS)}"
             )
-        if callable(self.sum) and not isinstance(self.sum, Aggregator):
+        if callable(self.sum) and not isinstance(self.sum, Accumulator):
             raise UserFunctionError(
                 f"{type(self).__name__}.sum is a function; expected the name of an aggregator, such"
                 " as sum = 'mean', several names, or None for a decoder of edges"

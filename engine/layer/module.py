@@ -173,9 +173,9 @@ def refuse_parameters(aggregator: Any, owner: str) -> None:
             if isinstance(x, Parameter) and x.requires_grad:
                 raise UserFunctionError(
                     f"{owner}: its aggregator {name} holds a parameter {list(x.shape)} (it is"
-                    f" {path}), which would never be trained: aggregators cannot hold parameters"
-                    " yet; keep it in the layer, and use it in gather, on the message, or in"
-                    " apply, on the total"
+                    f" {path}), which would never be trained: its methods compute with arrays;"
+                    " derive from gt.Pooling or gt.Recurrent, whose methods compute with functions"
+                    " of gt, or use the parameter in gather or apply of the layer"
                 )
 
 

@@ -88,11 +88,10 @@ def precompute(model: Model, partition: Partition) -> tuple[Partition, PassSetti
             f"precompute: {name} does not run on the node features alone ({error}); drop"
             " precompute, or use a first layer that does"
         ) from error
-    if total.needs_grad or any(e.traits.random for e in traced.order) or "" not in traced.sums:
+    if total.needs_grad or any(e.traits.random for e in traced.order):
         raise ConfigError(
-            f"precompute: the messages of {name} depend on weights or on dropout, or have several"
-            " totals; drop precompute, or use a first layer that aggregates features, such as gcn,"
-            " sage or gin"
+            f"precompute: the messages of {name} depend on weights or on dropout; drop precompute,"
+            " or use a first layer that aggregates features, such as gcn, sage or gin"
         )
     width = int(np.prod(total.shape[1:]))
     passes = 2 if layer.direction == "both" else 1

@@ -25,9 +25,9 @@ class PassSettings:
         precomputed: The layer with a precomputed total, and what that was computed from; None if
             there is none.
         frozen: Parameters that this run does not train.
-        evaluate: Computes the totals and the new edge values of a layer, given the layer, its node
-            columns, the graph and the level, in place of an edge program; None for the edge
-            program.
+        evaluate: Computes the totals and the new edge values of a layer, given its opened gather
+            and sums, its node columns, the graph and the level, in place of an edge program; None
+            for the edge program.
     """
 
     recomputed: frozenset[int] = frozenset()

@@ -27,6 +27,8 @@ from ..view.view import PRECOMPUTED
 from .context import ActiveGraph, Superstep, check_direction
 from .edge_stage import Inputs, gather_sum
 from .ingredients import Ingredients
+from .opened import Opened, Totals
+from .ordered import Ordered
 from .product_order import ProductOrder
 from .stages import Stages
 from .traffic import Traffic
@@ -97,24 +99,6 @@ class NodeColumns:
             ) from None
 
 
-class Totals:
-    """Several totals by the name of their aggregator."""
-
-    def __init__(self, owner: str, totals: dict[str, Var]):
-        self._owner = owner
-        self._totals = totals
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if name not in self._totals:
-            raise ColumnError(
-                f"apply of {self._owner} reads total.{name}; its sum names several aggregators, so"
-                f" there is one total for each: {', '.join(f'total.{n}' for n in self._totals)}"
-            )
-        return self._totals[name]
-
-
 def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, Any]) -> Any:
     """Run a layer over the next level of the graph's view.
 
@@ -156,13 +140,12 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
     step.stored |= {
         n: x.name.removeprefix("node.") for n, x in columns.items() if isinstance(x, StoredRows)
     }
+    opened = step.opened = Opened(layer, owner)
     if graph.settings.evaluate is not None and layer.sum is not None:
         with naming(f"gather of {owner}"):
-            totals, outputs = graph.settings.evaluate(layer, columns, graph, level)
+            totals, outputs = graph.settings.evaluate(opened, columns, graph, level)
     else:
-        traced = step.traced = _traced(
-            layer=layer, owner=owner, columns=columns, graph=graph, level=level
-        )
+        traced = step.traced = _traced(opened, owner, columns, graph, level)
         program = step.program = _planned(owner, traced, graph)
         key = current().random_key() if current().training else None
         with naming(f"gather of {owner}"):
@@ -173,17 +156,19 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
                     )
                 )
             totals, outputs = _run_phases(
-                program=program, columns=columns, graph=graph, level=level, key=key
+                program=program,
+                columns=columns,
+                graph=graph,
+                level=level,
+                key=key,
+                ordered=opened.ordered,
             )
     graph.carry(outputs, level)
-    total = totals[""] if "" in totals else Totals(owner, totals)
+    node = NodeColumns(
+        layer=layer, stage="apply", columns=columns, graph=graph, n=level.n_out, step=step
+    )
     with ledger.stage("apply"), naming(f"apply of {owner}"):
-        out = layer.apply(
-            NodeColumns(
-                layer=layer, stage="apply", columns=columns, graph=graph, n=level.n_out, step=step
-            ),
-            total,
-        )
+        out = layer.apply(node, opened.total(node, totals))
     return _check_apply(owner, out, level.n_out)
 
 
@@ -224,7 +209,7 @@ def _apply_precomputed(
         )
     ingredients.check(
         owner,
-        _traced(layer=layer, owner=owner, columns=columns, graph=graph, level=None),
+        _traced(Opened(layer, owner), owner, columns, graph, level=None),
         columns,
         graph.space(n).gid,
     )
@@ -262,7 +247,9 @@ def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dic
     columns = _check_transform(
         owner=owner, transformed=transformed, given=given, graph=graph, n=level.n_in
     )
-    traced = _traced(layer=layer, owner=owner, columns=columns, graph=graph, level=level)
+    traced = _traced(Opened(layer, owner), owner, columns, graph, level)
+    if list(traced.sums) != [""]:
+        raise UserFunctionError(f"the total of {owner} is not that of one aggregator")
     return (
         _run_phases(
             program=PROGRAMS.planned(traced), columns=columns, graph=graph, level=level, key=None
@@ -273,7 +260,12 @@ def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dic
 
 
 def _run_phases(
-    program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Level, key: int | None
+    program: EdgeProgram,
+    columns: dict[str, Any],
+    graph: ActiveGraph,
+    level: Level,
+    key: int | None,
+    ordered: dict[str, Ordered] | None = None,
 ) -> tuple[dict[str, Var], dict[str, Var]]:
     out_space = graph.space(level.n_out)
     totals: dict[str, Var] = {}
@@ -316,6 +308,7 @@ def _run_phases(
             phase=phase,
             level=level,
             inputs=inputs,
+            ordered={} if ordered is None or phase.result is not None else ordered,
             out_space=out_space,
             edge_space=graph.edge_space(level) if phase.outputs else None,
         )
@@ -376,16 +369,16 @@ def _planned(owner: str, traced: SymbolicTrace, graph: ActiveGraph) -> EdgeProgr
 
 
 def _traced(
-    layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Level | None
+    opened: Opened, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Level | None
 ) -> SymbolicTrace:
     schemas = graph.node_schema(columns)
     sparse, stored = ([n for n, schema in schemas.items() if schema[at]] for at in (3, 4))
     nodes = {n: schema[:3] for n, schema in schemas.items() if n not in sparse}
     return record(
-        gather=layer.gather,
+        gather=opened.gather,
         nodes=nodes,
         edges=graph.edge_schema(level),
-        sums=layer.sum,
+        sums=opened.sums,
         owner=owner,
         sparse=sparse,
         stored=stored,

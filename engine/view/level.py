@@ -313,6 +313,14 @@ class Level:
             + [s.gid[s.stored] for p in self.passes for s in p.selections]
         )
 
+    @property
+    def tie(self) -> np.ndarray:
+        """Numbers of the edges in the order of the level, [n_edges] int64: as ``gid``, but a self
+        loop that is traversed in both directions has two.
+        """
+        shifts = [np.full(s.n_edges, s.tie_shift) for p in self.passes for s in p.selections]
+        return self.gid + np.concatenate([np.zeros(0, np.int64), *shifts])
+
 
 def passes_of(partition: Partition, direction: str) -> list[tuple[StoredRelation, bool]]:
     """The relations of a layer's passes, and whether messages run against the edges."""

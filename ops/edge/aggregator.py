@@ -70,7 +70,17 @@ def expand(x: np.ndarray, like: int) -> np.ndarray:
     return x.reshape(x.shape + (1,) * (like - x.ndim))
 
 
-class Aggregator(ABC):
+class Accumulator:
+    """What a layer may give as ``sum``: an ``Aggregator``, or what the engine makes of some.
+
+    Attributes:
+        name: Name of the total, where there are several.
+    """
+
+    name: str
+
+
+class Aggregator(Accumulator, ABC):
     """One way to sum messages; without state of its own, so one object serves all layers.
 
     All arrays have one row per destination or per edge; their other axes are those of the message.
@@ -502,11 +512,12 @@ AGGREGATORS: Registry[Aggregator] = Registry(
 )
 
 
-def aggregators(sums: Any) -> dict[str, Aggregator]:
-    """The aggregators of a layer by name of the total; a single one has the name "".
+def aggregators(sums: Any) -> dict[str, Accumulator]:
+    """The accumulators of a layer by name of the total; a single one has the name "".
 
     Args:
-        sums: What the user gives as ``sum``: an aggregator or its name, several, or a dict of them.
+        sums: What the user gives as ``sum``: an accumulator or the name of an aggregator, several,
+            or a dict of them.
 
     Raises:
         ConfigError: Unknown name, or neither of these.
@@ -518,7 +529,7 @@ def aggregators(sums: Any) -> dict[str, Aggregator]:
     named = (
         sums
         if isinstance(sums, dict)
-        else {x.name if isinstance(x, Aggregator) else x: x for x in sums}
+        else {x.name if isinstance(x, Accumulator) else x: x for x in sums}
     )
     if not named or not all(isinstance(name, str) and name.isidentifier() for name in named):
         raise ConfigError(
@@ -528,18 +539,18 @@ def aggregators(sums: Any) -> dict[str, Aggregator]:
     return {name: aggregator(x) for name, x in named.items()}
 
 
-def aggregator(name: Any) -> Aggregator:
-    """The aggregator a user names in ``sum``.
+def aggregator(name: Any) -> Accumulator:
+    """The accumulator that a user gives or names in ``sum``.
 
     Raises:
         ConfigError: Unknown name.
     """
-    if isinstance(name, Aggregator):
+    if isinstance(name, Accumulator):
         return name
     if not isinstance(name, str) or name not in AGGREGATORS:
         raise ConfigError(
             f"sum = {name!r} is not an aggregator; choose from {', '.join(AGGREGATORS)}, weight"
-            " messages with gt.softmax(score) inside gather, or register one with"
-            " gt.AGGREGATORS.add"
+            " messages with gt.softmax(score) inside gather, register one with"
+            " gt.AGGREGATORS.add, or give an object, such as sum = gt.LSTM(d_in, d_out)"
         )
     return AGGREGATORS[name]

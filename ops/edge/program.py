@@ -8,7 +8,7 @@ mirror. Everywhere else a first phase computes the normaliser of the scores per 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -139,6 +139,15 @@ class Phase:
         phases: list[Phase] = self.__dict__["_further"]
         return phases
 
+    def values(self, names: Sequence[str]) -> Phase:
+        """A phase of some of the new edge values alone; itself if it computes no more."""
+        if not self.aggregators and set(names) == set(self.outputs):
+            return self
+        phases: dict[tuple[str, ...], Phase] = self.__dict__.setdefault("_values", {})
+        if (key := tuple(names)) not in phases:
+            phases[key] = Phase({}, {}, {name: self.outputs[name] for name in names})
+        return phases[key]
+
     @cached_property
     def message(self) -> list[Expr]:
         """The parts of all messages, each once."""
@@ -250,7 +259,7 @@ def split(traced: SymbolicTrace) -> EdgeProgram:
     outputs = traced.outputs
     sums = traced.sums
     with traced.tracer as tracer:
-        if sums:
+        if sums or not messages:
             phases, after = _plan(tracer, messages, sums, outputs)
             return EdgeProgram(
                 phases, tracer.operands, after=after, tracer=tracer, stored=traced.stored

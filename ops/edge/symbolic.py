@@ -18,7 +18,8 @@ from graphtheta.errors import ColumnError, UserFunctionError
 
 from ..autodiff.expr import Expr, Tracer, keywords, ordered
 from ..autodiff.naming import naming
-from .aggregator import Aggregator, Shape, aggregators
+from ..autodiff.tape import Var
+from .aggregator import Aggregator, Shape
 
 Schema = Mapping[str, tuple[Shape, Any, bool]]
 
@@ -137,7 +138,7 @@ def record(
     gather: Callable[[Any], Any],
     nodes: Schema,
     edges: Schema,
-    sums: Any,
+    sums: Mapping[str, Aggregator] | None,
     owner: str,
     sparse: Collection[str] = (),
     stored: Collection[str] = (),
@@ -149,8 +150,7 @@ def record(
             (message, new edge values by name).
         nodes: Trailing shape, dtype and whether it needs a gradient, of each node column.
         edges: The same for edge values.
-        sums: The aggregator, several, several by name of the total, or None to return the message
-            per edge; each is an aggregator or the name of one.
+        sums: Aggregators by name of the total, or None to return the message per edge.
         owner: Name of the layer, for messages.
         sparse: Names of node columns that edges cannot read because they are sparse.
         stored: Names of node columns that are stored, and not computed by the pass.
@@ -160,22 +160,12 @@ def record(
             earlier call.
         ColumnError: It reads a column that does not exist.
         ShapeError: Shapes inside it do not fit.
-        ConfigError: There is no aggregator of a name that the layer gives.
     """
-    wanted = aggregators(sums)
     with Tracer() as tracer, naming(f"gather of {owner}"):
         returned = gather(
             EdgeSymbols(tracer=tracer, nodes=nodes, edges=edges, owner=owner, sparse=sparse)
         )
-    if isinstance(returned, tuple) and len(returned) == 2:
-        message, outputs = returned
-    else:
-        message, outputs = returned, {}
-    messages = _by_total(message, wanted, owner)
-    if not isinstance(outputs, dict) or not all(isinstance(e, Expr) for e in outputs.values()):
-        raise UserFunctionError(
-            f"gather of {owner}: new edge values must be a dict of edge expressions by name"
-        )
+    messages, outputs = message_and_outputs(returned, {"": None} if sums is None else sums, owner)
     for name, e in [*((None, e) for e in messages.values()), *outputs.items()]:
         with naming(f"gather of {owner}"):
             tracer.check_own(e)
@@ -196,29 +186,47 @@ def record(
     return SymbolicTrace(
         messages=messages,
         outputs=outputs,
-        sums=wanted,
+        sums=dict(sums or {}),
         tracer=tracer,
         owner=owner,
         stored=frozenset(stored),
     )
 
 
-def _by_total(message: Any, sums: dict[str, Aggregator], owner: str) -> dict[str, Expr]:
-    """The message of each total."""
-    names = list(sums) or [""]
-    if isinstance(message, dict) and all(isinstance(e, Expr) for e in message.values()):
-        if set(message) != set(names):
-            given = ", ".join(name for name in names if name) or "one aggregator"
+def message_and_outputs(
+    returned: Any, sums: Mapping[str, Any], owner: str, function: str = "gather"
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The message of each total, and new edge values by name, from what a user's function returned.
+
+    Args:
+        returned: A message, messages by name, or one of these with new edge values.
+        sums: What is keyed by the names of the totals.
+        owner, function: Names of the function and of what it belongs to, for messages.
+
+    Raises:
+        UserFunctionError: It is none of these.
+    """
+    pair = isinstance(returned, tuple) and len(returned) == 2
+    message, outputs = returned if pair else (returned, {})
+    if not isinstance(outputs, dict) or not all(
+        isinstance(e, (Expr, Var)) for e in outputs.values()
+    ):
+        raise UserFunctionError(
+            f"{function} of {owner}: new edge values must be a dict of edge expressions by name"
+        )
+    if isinstance(message, dict) and all(isinstance(e, (Expr, Var)) for e in message.values()):
+        if set(message) != set(sums):
+            given = ", ".join(name for name in sums if name) or "one aggregator"
             raise UserFunctionError(
-                f"gather of {owner} returned the messages {', '.join(map(str, message))}, but its"
-                f" sum has {given}; give an aggregator for each message, as in sum = {{'near':"
+                f"{function} of {owner} returned the messages {', '.join(map(str, message))}, but"
+                f" its sum has {given}; give an aggregator for each message, as in sum = {{'near':"
                 " 'mean', 'far': 'max'}"
             )
-        return {name: message[name] for name in names}
-    if not isinstance(message, Expr):
+        return {name: message[name] for name in sums}, outputs
+    if not isinstance(message, (Expr, Var)):
         raise UserFunctionError(
-            f"gather of {owner} returned {type(message).__name__}; expected a message made from"
+            f"{function} of {owner} returned {type(message).__name__}; expected a message made from"
             " edge.src, edge.dst and edge values, a dict of messages by name, or (message, {name:"
             " new edge value})"
         )
-    return dict.fromkeys(names, message)
+    return dict.fromkeys(sums, message), outputs

@@ -30,6 +30,7 @@ from graphtheta.models.mlp import MLP
 from graphtheta.models.sage import SAGE
 from graphtheta.ops import Parameter, Tape, Var
 from graphtheta.ops.autodiff.init import init_scope
+from graphtheta.ops.edge.aggregator import SUM
 from graphtheta.ops.edge.backend import fused
 from graphtheta.ops.edge.backend.fused import backend_scope
 from graphtheta.ops.edge.hoist import WIDE
@@ -219,7 +220,7 @@ def planned(gather, stored=("x", "f", "narrow"), **shapes):
                 gather,
                 nodes,
                 {"weight": ((), np.dtype(np.float32), False)},
-                "sum",
+                {"": SUM},
                 "layer",
                 (),
                 stored,

@@ -152,6 +152,7 @@ class _Subject:
         other: Another graph with other values.
         outside: The state that the model may reach outside of itself.
         layers: The supersteps of the model.
+        in_order: Whether a sum depends on the order of the edges.
         unread: Names of parameters that no operation reads.
         notes: Which layers run on the reference back end.
     """
@@ -162,6 +163,7 @@ class _Subject:
     other: Case
     outside: Outside
     layers: Layers
+    in_order: bool
     unread: list[str]
     notes: list[str]
 
@@ -196,6 +198,7 @@ class _Subject:
             other=fitting.other,
             outside=outside,
             layers=found.layers,
+            in_order=any(step.opened and step.opened.ordered for step in found.supersteps),
             unread=found.unread,
             notes=list(slow),
         )
@@ -391,7 +394,7 @@ class _Subject:
         return worst
 
     def check_permutation(self) -> float:
-        renumbered, number = self.case.renumbered()
+        renumbered, number = self.case.renumbered(reorder=not self.in_order)
         error = trial.difference(self.run()["values"], self.run(case=renumbered)["values"][number])
         return self.bound(
             error,

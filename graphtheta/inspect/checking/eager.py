@@ -14,15 +14,18 @@ from typing import Any
 import numpy as np
 
 from graphtheta.engine.layer.context import ActiveGraph
+from graphtheta.engine.layer.opened import Opened, message_of, order_of, part_of
+from graphtheta.engine.layer.ordered import Concat, Ordered, Recurrent
 from graphtheta.engine.layer.settings import PassSettings
-from graphtheta.engine.layer.stages import Stages
 from graphtheta.engine.view.level import Level
 from graphtheta.errors import ColumnError
 from graphtheta.ops.autodiff.space import RowSpace
-from graphtheta.ops.autodiff.tape import Var, current, needs_grad
-from graphtheta.ops.edge.aggregator import Aggregator, Segments, State, aggregators
+from graphtheta.ops.autodiff.tape import Var, current, needs_grad, value_of
+from graphtheta.ops.edge.aggregator import Aggregator, Segments, State
 from graphtheta.ops.edge.program import softmax_scope
+from graphtheta.ops.functions.elementwise import mul
 from graphtheta.ops.functions.rows import cast
+from graphtheta.ops.functions.shape import stack
 from graphtheta.ops.rows.stored import rows_of
 
 
@@ -79,19 +82,27 @@ def settings() -> PassSettings:
 
 
 def totals_and_outputs(
-    layer: Stages, columns: dict[str, Any], graph: ActiveGraph, level: Level
+    opened: Opened, columns: dict[str, Any], graph: ActiveGraph, level: Level
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Call gather with arrays of edges, and sum its messages."""
     edges = _Edges.of(level)
     with softmax_scope(lambda score: _softmax(score, edges)):
-        returned = layer.gather(_EdgeValues(columns, graph, level, edges))
+        returned = opened.gather(_EdgeValues(columns, graph, level, edges))
     messages, outputs = returned if isinstance(returned, tuple) else (returned, {})
-    sums = aggregators(layer.sum)
+    sums = opened.sums or {}
     space = graph.space(level.n_out)
     each = messages if isinstance(messages, dict) else dict.fromkeys(sums, messages)
-    return {
+    totals = {
         name: _total(aggregator, each[name], edges, space) for name, aggregator in sums.items()
-    }, outputs
+    }
+    for name, accumulator in opened.ordered.items():
+        message = outputs.pop(message_of(name))
+        key = outputs.pop(order_of(name), None)
+        totals |= {
+            part_of(name, part): x
+            for part, x in _taken(accumulator, message, key, edges, space).items()
+        }
+    return totals, outputs
 
 
 class _Columns:
@@ -213,6 +224,45 @@ def _total(aggregator: Aggregator, message: Any, edges: _Edges, space: RowSpace)
     if needs_grad(message):
         current().add("total_of_edges", [message], [out], vjp)
     return out
+
+
+def _taken(
+    accumulator: Ordered, message: Any, key: Any, edges: _Edges, space: RowSpace
+) -> dict[str, Var]:
+    """The totals of a sum in order, of each destination by itself."""
+    order = np.lexsort((edges.tie, *(() if key is None else (value_of(key),)), edges.dst))
+    rows = np.unique(edges.dst)
+    ends = [_ended(accumulator, message, order[edges.dst[order] == row]) for row in rows]
+    dims = accumulator.turns(message.shape[1:], message.dtype, 0).shapes
+    found = {}
+    for part, shape in dims.items():
+        last = [end[part] for end in ends]
+        total = np.zeros((space.n, *shape), message.dtype)
+        for row, x in zip(rows, last, strict=True):
+            total[row] = x.value[0]
+        found[part] = Var(total, space)
+        current().add(
+            "totals_in_order",
+            last,
+            [found[part]],
+            lambda gs: [gs[0][row : row + 1] for row in rows],
+        )
+    return found
+
+
+def _ended(accumulator: Ordered, message: Any, at: np.ndarray) -> dict[str, Any]:
+    """What one destination ends with, after the messages of some edges in turn."""
+    one = RowSpace(np.zeros(1, np.int64))
+    messages = [_at(message, at[i : i + 1], one) for i in range(len(at))]
+    if isinstance(accumulator, Concat):
+        nothing = [mul(messages[0], 0.0)] * accumulator.k
+        first = stack([*messages, *nothing][: accumulator.k], -1 - len(messages[0].shape[1:]))
+        return {"": first}
+    assert isinstance(accumulator, Recurrent)
+    state = None
+    for x in messages:
+        state = accumulator.step(state, x)
+    return state if isinstance(state, dict) else {"": state}
 
 
 def _state(aggregator: Aggregator, x: np.ndarray, edges: _Edges, at: np.ndarray) -> State:

@@ -46,12 +46,13 @@ class Case:
     x: np.ndarray
     attr: np.ndarray
 
-    def renumbered(self) -> tuple[Case, np.ndarray]:
-        """The case with renumbered nodes and reordered edges, and the new number of each node."""
-        order, edges = (
-            shuffle(key(k, Purpose.CHECK), np.arange(n))
-            for k, n in ((3, N_NODES), (4, self.graph.n_edges))
-        )
+    def renumbered(self, reorder: bool) -> tuple[Case, np.ndarray]:
+        """The case with renumbered nodes, and the new number of each node; with other edge ids if
+        ``reorder``.
+        """
+        order = shuffle(key(3, Purpose.CHECK), np.arange(N_NODES))
+        edges = np.arange(self.graph.n_edges)
+        edges = shuffle(key(4, Purpose.CHECK), edges) if reorder else edges
         number = np.empty_like(order)
         number[order] = np.arange(N_NODES)
         columns = (

@@ -14,6 +14,7 @@ import numpy as np
 
 from graphtheta.base.rng import Purpose, integers, key
 from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.engine.layer.staged import Pooling
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.candidates import Frontier, Sample
 from graphtheta.engine.view.expand import k_hop_view
@@ -61,11 +62,15 @@ def repeating(model: Model) -> Iterator[tuple[str, str, Model]]:
 
     Yields the names of layer and aggregator before it.
     """
-    layers = [(path, layer) for path, layer in model.named_modules() if isinstance(layer, Layer)]
+    layers = [
+        (path, layer)
+        for path, layer in model.named_modules()
+        if isinstance(layer, (Layer, Pooling))
+    ]
     for path, layer in layers:
         known = aggregators(layer.sum)
         for name, aggregator in known.items():
-            if aggregator.weighted:
+            if isinstance(aggregator, Aggregator) and aggregator.weighted:
                 other = deepcopy(model)
                 changed: Any = dict(other.named_modules())[path]
                 repeated = _Repeated(aggregator)

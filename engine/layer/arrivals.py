@@ -1,0 +1,178 @@
+"""The edges of a level at their receiving masters, for sums that need all edges of a row in order.
+
+Most sums merge partial sums of the mirrors of a row. A sum that depends on the order of its
+messages cannot, so the values of edges into mirrors are sent to the masters, edge by edge, and
+their gradients are sent back: two moves, each the adjoint of the other. Where all edges are stored
+with the masters of their receivers, as with one worker or the placement 1d-dst, nothing is sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from ...ops.edge.turns import Block, blocks_of
+from ..partition.exchange import Exchange, MovePlan
+from ..partition.message import Columns
+from ..partition.partition import MASTER, MIRROR
+from ..view.level import Level, Pass
+
+
+class Crossing(NamedTuple):
+    """The edges of a pass into mirrors.
+
+    Attributes:
+        edges: Their positions in the order of the level, by the worker that has the master.
+        exchange: Moves a row of each of them to the master and back.
+    """
+
+    edges: np.ndarray
+    exchange: Exchange
+
+
+@dataclass
+class Arrivals:
+    """The in-edges of this worker's masters: first those stored here, then those that arrive.
+
+    Attributes:
+        n_edges: Number of edges of the level.
+        stored: Positions in the order of the level of those stored here.
+        crossings: The edges into mirrors, of each pass.
+        row: Receiving row of each in-edge, [n].
+        tie: The number of each that is the same on any number of workers, [n] int64.
+    """
+
+    n_edges: int
+    stored: np.ndarray
+    crossings: list[Crossing]
+    row: np.ndarray
+    tie: np.ndarray
+    _blocks: dict[int | None, list[Block]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, level: Level) -> Arrivals:
+        """The arrivals of a level, made once.
+
+        Collective: all ranks of its partition.
+        """
+        if "_arrivals" not in level.__dict__:
+            row, stored = _of_selections(level.passes, MASTER)
+            crossings, rows = zip(*map(_crossing, level.passes), strict=True)
+            made = cls(
+                n_edges=level.n_edges,
+                stored=stored,
+                crossings=[*crossings],
+                row=np.concatenate((row, *rows)),
+                tie=np.zeros(0, np.int64),
+            )
+            made.tie = made.brought({"": level.tie})[""]
+            level.__dict__["_arrivals"] = made
+        arrivals: Arrivals = level.__dict__["_arrivals"]
+        return arrivals
+
+    @property
+    def sent(self) -> int:
+        """Number of edges whose values this worker sends."""
+        return sum(len(c.edges) for c in self.crossings)
+
+    @property
+    def received(self) -> int:
+        """Number of edges whose values this worker receives."""
+        return len(self.row) - len(self.stored)
+
+    def brought(self, values: Columns) -> Columns:
+        """Values of edges at the masters, [n, ...], given in the order of the level.
+
+        Collective: all ranks of the partition.
+        """
+        moves = [
+            c.exchange.to_masters_begin({name: x[c.edges] for name, x in values.items()})
+            for c in self.crossings
+        ]
+        found = {
+            name: np.empty((len(self.row), *x.shape[1:]), x.dtype) for name, x in values.items()
+        }
+        for name, x in values.items():
+            found[name][: len(self.stored)] = x[self.stored]
+        at = len(self.stored)
+        for c, move in zip(self.crossings, moves, strict=True):
+
+            def put(rows: np.ndarray, part: Columns, begin: int = at) -> None:
+                for name, x in part.items():
+                    found[name][begin + rows] = x
+
+            move.end(put)
+            at += c.exchange.plan.n_rows
+        return found
+
+    def returned(self, values: Columns) -> Columns:
+        """Values of the in-edges of masters, [n, ...], at the edges, in the order of the level.
+
+        Collective: all ranks of the partition.
+        """
+        at = len(self.stored)
+        moves = []
+        for c in self.crossings:
+            n = c.exchange.plan.n_rows
+            moves.append(
+                c.exchange.to_mirrors_begin({name: x[at : at + n] for name, x in values.items()})
+            )
+            at += n
+        found = {
+            name: np.empty((self.n_edges, *x.shape[1:]), x.dtype) for name, x in values.items()
+        }
+        for name, x in values.items():
+            found[name][self.stored] = x[: len(self.stored)]
+        for c, move in zip(self.crossings, moves, strict=True):
+            for name, x in move.end().items():
+                found[name][c.edges] = x
+        return found
+
+    def blocks(self, key: np.ndarray | None, most: int | None) -> list[Block]:
+        """The in-edges of each row, one after another.
+
+        Args:
+            key: What the edges of a row are sorted by, [n]; by default by their ids, which also
+                decide between equal keys.
+            most: Number of edges that a row takes at most; None for all.
+        """
+        if key is not None:
+            return blocks_of(self.row, (key, self.tie), most)
+        if most not in self._blocks:
+            self._blocks[most] = blocks_of(self.row, (self.tie,), most)
+        return self._blocks[most]
+
+
+def _of_selections(passes: list[Pass], kind: int) -> tuple[np.ndarray, np.ndarray]:
+    """Receiving row, and position in the order of the level, of the edges into rows of a kind."""
+    chosen = [s for p in passes for s in p.selections if s.kinds[1] == kind]
+    none = np.zeros(0, np.int64)
+    return (
+        np.concatenate([none, *(np.repeat(s.row, np.diff(s.ptr)) for s in chosen)]),
+        np.concatenate([none, *(np.arange(s.offset, s.offset + s.n_edges) for s in chosen)]),
+    )
+
+
+def _crossing(p: Pass) -> tuple[Crossing, np.ndarray]:
+    """The edges of a pass into mirrors, and the master rows of those that arrive here."""
+    # a policy of stale moves changes those of the pass; edges are moved as they are
+    receivers = Exchange(p.receivers.comm, p.receivers.plan)
+    plan = receivers.plan
+    halo, edges = _of_selections([p], MIRROR)
+    # the rows of a halo are sorted by owner
+    order = np.argsort(halo, kind="stable")
+    leaving = np.bincount(halo, minlength=plan.n_halo)
+    parts = [np.zeros(0, np.int64)]
+    receivers.to_masters_begin({"": leaving}).end(lambda rows, part: parts.append(part[""].copy()))
+    arriving = np.concatenate(parts)
+    n = int(arriving.sum())
+    each = MovePlan(
+        n_rows=n,
+        rows=np.arange(n),
+        send_ptr=np.append(0, np.cumsum(arriving))[plan.send_ptr],
+        recv_ptr=np.append(0, np.cumsum(leaving))[plan.recv_ptr],
+        anywhere=plan.anywhere,
+    )
+    return Crossing(edges[order], Exchange(receivers.comm, each)), np.repeat(plan.rows, arriving)

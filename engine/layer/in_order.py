@@ -1,0 +1,141 @@
+"""Ordered sums of one phase: their messages, which the phase computes for each edge, taken by the
+masters in order.
+
+    forward    messages of edges into mirrors to the masters, with what they are sorted by
+               the steps of all rows, block by block
+    backward   the messages are computed again, and the steps, whose gradients follow
+               gradients of messages of edges into mirrors to their edges
+
+The messages of all edges exist while a phase runs, forward and backward, and are not stored in
+between; those that have arrived from other workers are, as halo columns are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphtheta.base.rng import Purpose, key
+
+from ...ops.autodiff.tape import Parameter
+from ...ops.edge.program import Phase
+from ...ops.parallel import buffers
+from ..view.level import Level
+from .arrivals import Arrivals
+from .opened import message_of, order_of, part_of
+from .ordered import Ordered
+
+Arrays = dict[str, np.ndarray]
+
+
+class InOrder:
+    """The ordered sums of a phase, in one execution of it.
+
+    Args:
+        sums: By name of the total.
+        phase: The phase that computes their messages.
+        level: What it runs over.
+        draws: Key of the random draws of the pass.
+        gid: Global ids of the receiving rows.
+
+    Attributes:
+        parameters: The parameters that they read.
+
+    Collective: all ranks of the level's partition.
+    """
+
+    def __init__(
+        self,
+        sums: dict[str, Ordered],
+        phase: Phase,
+        level: Level,
+        draws: int | None,
+        gid: np.ndarray,
+    ):
+        self._sums = sums
+        self._phase = phase
+        self._gid = gid
+        self._arrivals = Arrivals.of(level) if sums else None
+        self._turns = {
+            name: a.turns(
+                phase.outputs[message_of(name)].dims,
+                phase.dtype,
+                0 if draws is None else key(draws, Purpose.DROPOUT, i),
+            )
+            for i, (name, a) in enumerate(sums.items())
+        }
+        self.parameters: list[Parameter] = [p for t in self._turns.values() for p in t.parameters]
+        self._blocks: dict[str, Any] = {}
+        self._arrived: Arrays = {}
+
+    @property
+    def messages(self) -> list[str]:
+        """Names of the edge values that they take."""
+        return [message_of(name) for name in self._sums]
+
+    def totals(self, outputs: Arrays) -> Arrays:
+        """The totals, given the edge values of the phase, from which theirs are removed."""
+        totals: Arrays = {}
+        for name, turns in self._turns.items():
+            given = {"message": outputs.pop(message_of(name))}
+            if order_of(name) in outputs:
+                # moves never round integers
+                given["order"] = _as_bits(outputs.pop(order_of(name)))
+            assert self._arrivals is not None
+            brought = self._arrivals.brought(given)
+            x = brought["message"]
+            by = self._phase.outputs[order_of(name)].dtype if "order" in brought else None
+            blocks = self._arrivals.blocks(
+                None if by is None else brought["order"].view(by), self._sums[name].most
+            )
+            ends = {
+                part: buffers.full((len(self._gid), *dims), 0, x.dtype)
+                for part, dims in turns.shapes.items()
+            }
+            for block in blocks:
+                last = turns.run(x[block.edges], block.turns, self._gid[block.rows])
+                for part, rows in last.items():
+                    ends[part][block.rows] = rows
+            self._blocks[name] = blocks
+            self._arrived[name] = x[len(self._arrivals.stored) :].copy()
+            totals |= {part_of(name, part): rows for part, rows in ends.items()}
+        return totals
+
+    def backward(self, total_grads: Arrays, messages: Arrays) -> tuple[Arrays, list[Any]]:
+        """Gradients of the messages, by name, and of ``parameters``.
+
+        Args:
+            total_grads: Gradients of totals, as far as there are any.
+            messages: The edge values, computed again.
+        """
+        grads: Arrays = {}
+        of_parameters: list[Any] = []
+        for name, turns in self._turns.items():
+            assert self._arrivals is not None
+            given = {
+                part: total_grads[part_of(name, part)]
+                for part in turns.shapes
+                if part_of(name, part) in total_grads
+            }
+            own = messages[message_of(name)][self._arrivals.stored]
+            x = np.concatenate((own, self._arrived.pop(name)))
+            back = buffers.full(x.shape, 0, x.dtype)
+            sums: list[Any] = [np.zeros(p.shape) for p in turns.parameters]
+            for block in self._blocks.pop(name) if given else ():
+                g = {part: rows[block.rows] for part, rows in given.items()}
+                each, learned = turns.backpropagate(
+                    x[block.edges], block.turns, self._gid[block.rows], g
+                )
+                back[block.edges] = each
+                for total, part in zip(sums, learned, strict=True):
+                    if part is not None:
+                        total += part
+            of_parameters += sums
+            if given and self._phase.outputs[message_of(name)].requires_grad:
+                grads |= self._arrivals.returned({message_of(name): back})
+        return grads, of_parameters
+
+
+def _as_bits(x: np.ndarray) -> np.ndarray:
+    return x.view(f"i{x.itemsize}") if x.dtype.kind == "f" else x

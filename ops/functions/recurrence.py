@@ -1,0 +1,257 @@
+"""Recurrences over rows: a function from a state and a message to the next state, step by step.
+
+The rows that are in a step are a prefix of those of the step before (``ops.edge.turns``). Nothing
+of a step is stored from the forward to the backward pass: the steps of a block of rows run again,
+on a tape of their own, and are backpropagated through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from graphtheta.errors import UserFunctionError
+
+from ..autodiff.naming import naming
+from ..autodiff.space import RowSpace
+from ..autodiff.tape import Gradients, Parameter, Tape, Var, current
+from .rows import prefix
+
+# from the state, None at first, and a message to the next state
+Step = Callable[[Any, Var], Any]
+State = dict[str, Var]
+Shape = tuple[int, ...]
+Arrays = dict[str, np.ndarray]
+
+
+class Turn(NamedTuple):
+    """A step of some rows.
+
+    Attributes:
+        begin, end: Bounds of its messages; the first ``end - begin`` rows take one each.
+        stays: Number of rows that take part in the next step, too.
+    """
+
+    begin: int
+    end: int
+    stays: int
+
+    @property
+    def leaving(self) -> slice:
+        """The rows for which it is the last step."""
+        return slice(self.stays, self.end - self.begin)
+
+    @property
+    def last_of_some(self) -> bool:
+        """Whether it is the last step of any row."""
+        return self.stays < self.end - self.begin
+
+
+class Turns(Protocol):
+    """How rows take their messages, one in each turn, in one pass.
+
+    Attributes:
+        shapes: Trailing shape of each part of what a row ends with; a single one has the name "".
+        parameters: The parameters that are read and into which gradients flow.
+    """
+
+    @property
+    def shapes(self) -> dict[str, Shape]: ...
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]: ...
+
+    def run(self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray) -> Arrays:
+        """What each row ends with.
+
+        Args:
+            messages: Those of the turns, one after another, [n_messages, ...].
+            turns: The turns.
+            gid: Global ids of the rows, by which random numbers are drawn, [n_rows].
+
+        Returns:
+            By the names of ``shapes``, [n_rows, ...].
+        """
+
+    def backpropagate(
+        self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray, gradients: Arrays
+    ) -> tuple[np.ndarray, list[np.ndarray | None]]:
+        """Gradients of the messages, and of the parameters.
+
+        Args:
+            messages, turns, gid: As for ``run``.
+            gradients: Of what rows end with, as far as there are any.
+        """
+
+
+@dataclass(frozen=True)
+class FirstMessages:
+    """The first k messages of each row, [n_rows, k, ...].
+
+    Attributes:
+        k: Number of messages; rows take no more turns.
+        dims, dtype: Trailing shape and type of a message.
+    """
+
+    k: int
+    dims: Shape
+    dtype: np.dtype
+    parameters: tuple[Parameter, ...] = ()
+
+    @property
+    def shapes(self) -> dict[str, Shape]:
+        return {"": (self.k, *self.dims)}
+
+    def run(self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray) -> Arrays:
+        ends = np.zeros((len(gid), self.k, *self.dims), self.dtype)
+        for i, turn in enumerate(turns):
+            ends[: turn.end - turn.begin, i] = messages[turn.begin : turn.end]
+        return {"": ends}
+
+    def backpropagate(
+        self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray, gradients: Arrays
+    ) -> tuple[np.ndarray, list[np.ndarray | None]]:
+        g = gradients[""]
+        each = [g[: turn.end - turn.begin, i] for i, turn in enumerate(turns)]
+        return np.concatenate([messages[:0], *each]), []
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """A step function as it is in one pass, and what two steps over no rows have shown of it.
+
+    Attributes:
+        step: The function; a state is a value of rows or a dict of them.
+        owner: Its name, for messages.
+        shapes: Trailing shape of each value of the state; a single one has the name "".
+        parameters: The parameters that it reads and into which gradients flow.
+        dtype: The float type.
+        draws: Whether the pass trains, the key of its random draws, and its step.
+    """
+
+    step: Step
+    owner: str
+    shapes: dict[str, Shape]
+    parameters: tuple[Parameter, ...]
+    dtype: np.dtype
+    draws: tuple[bool, int, int]
+
+    @classmethod
+    def of(cls, step: Step, owner: str, dims: Shape, dtype: np.dtype, key: int) -> Recurrence:
+        """A recurrence over messages [rows, *dims] in the current pass.
+
+        Args:
+            key: Of the random draws of the steps.
+
+        Raises:
+            UserFunctionError: The step returned no state, or one that is unlike the state before.
+        """
+        outside = current()
+        empty = cls(step, owner, {}, (), dtype, (outside.training, key, outside.step))
+        message = Var(np.zeros((0, *dims), dtype), RowSpace(np.zeros(0, np.int64)), needs_grad=True)
+        with empty._tape(record=True) as tape:
+            first = empty._next(None, message)
+            second = empty._next(first, message)
+        shapes, after = ({n: x.shape[1:] for n, x in s.items()} for s in (first, second))
+        if shapes != after:
+            raise UserFunctionError(
+                f"step of {owner} returned the state {_text(shapes)} at first and {_text(after)}"
+                " afterwards; a state has the same values in every step"
+            )
+        return cls(step, owner, shapes, tuple(_read(tape)), dtype, empty.draws)
+
+    def run(self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray) -> Arrays:
+        ends = {n: np.zeros((len(gid), *dims), self.dtype) for n, dims in self.shapes.items()}
+        with self._tape(record=False):
+            for turn, (_, state) in zip(turns, self._states(messages, turns, gid), strict=True):
+                if turn.last_of_some:
+                    for name, x in state.items():
+                        ends[name][turn.leaving] = x.value[turn.leaving]
+        return ends
+
+    def backpropagate(
+        self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray, gradients: Arrays
+    ) -> tuple[np.ndarray, list[np.ndarray | None]]:
+        """As ``Turns.backpropagate``.
+
+        Raises:
+            UserFunctionError: The step reads a parameter that it did not read over no rows.
+        """
+        grads = Gradients()
+        given = []
+        with self._tape(record=True) as tape:
+            for turn, (message, state) in zip(
+                turns, self._states(messages, turns, gid), strict=True
+            ):
+                given.append(message)
+                # a state that no row ends with may be computed together with the next one
+                for name, g in gradients.items() if turn.last_of_some else ():
+                    padded = np.zeros(state[name].value.shape, self.dtype)
+                    padded[turn.leaving] = g[turn.leaving]
+                    grads.add(state[name], padded)
+        if not set(_read(tape)) <= set(self.parameters):
+            raise UserFunctionError(
+                f"step of {self.owner} reads a parameter in some of its later steps only, so that"
+                " workers would disagree on what is trained; read it in every step but the first"
+            )
+        tape.backpropagate(grads)
+        back = [grads.of(x) for x in given]
+        each = [
+            np.zeros_like(x.value) if g is None else g for x, g in zip(given, back, strict=True)
+        ]
+        return np.concatenate([messages[:0], *each]), [grads.of(p) for p in self.parameters]
+
+    def _states(
+        self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray
+    ) -> Iterator[tuple[Var, State]]:
+        """Message and new state of each step."""
+        space = RowSpace(gid)
+        state: State | None = None
+        for turn in turns:
+            n = turn.end - turn.begin
+            message = Var(messages[turn.begin : turn.end], space.prefix(n), needs_grad=True)
+            before = None if state is None else {name: prefix(x, n) for name, x in state.items()}
+            state = self._next(before, message)
+            yield message, state
+
+    def _next(self, before: State | None, message: Var) -> State:
+        """The state after a step."""
+        given = before if before is None or "" not in before else before[""]
+        with naming(f"step of {self.owner}"):
+            after = self.step(given, message)
+        state = after if isinstance(after, dict) else {"": after}
+        if not state or not all(isinstance(x, Var) and x.space is not None for x in state.values()):
+            kinds = ", ".join(type(x).__name__ for x in state.values()) or "nothing"
+            raise UserFunctionError(
+                f"step of {self.owner} returned {kinds}; expected the next state, one value for"
+                " each row or a dict of such values, computed from the message"
+            )
+        return state
+
+    def _tape(self, record: bool) -> Tape:
+        """A tape for steps. Workers make other numbers of steps, so the steps draw from one draw of
+        the pass.
+        """
+        training, key, step = self.draws
+        tape = Tape(record=record, training=training, seed=key, step=step, all_sum=_refused)
+        tape.dtype = self.dtype
+        return tape
+
+
+def _refused(x: np.ndarray) -> np.ndarray:
+    raise UserFunctionError(
+        "a step takes some rows at a time and cannot reduce over all of them, as batch norm and"
+        " gt.graph_mean do; do so in transform or apply"
+    )
+
+
+def _read(tape: Tape) -> dict[Parameter, None]:
+    """The parameters that a tape has read, each once, in order."""
+    return dict.fromkeys(p for node in tape.nodes for p in node.parameters)
+
+
+def _text(shapes: dict[str, Shape]) -> str:
+    return ", ".join(f"{name} {list(shape)}".strip() for name, shape in shapes.items())
