@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,12 +24,11 @@ from ..layer.settings import PassSettings, pass_scope
 from ..partition.message import halo_scope
 from ..strategy.strategy import Strategy
 from ..view.view import GraphView
-from .deal import deal
 from .fetch import Features
 from .gradient_sum import GradientSum
 from .learned import FetchedRows, LearnedRows, OwnRows
-from .parts import parts_of
 from .scheduler import WorkQueue
+from .supply import Ahead, Foresight, ViewSupply
 from .table import LearnedTable, check_tables
 from .update import UpdateRule
 from .versions import ParameterManager
@@ -46,45 +44,7 @@ QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignor
 PreparedView: TypeAlias = tuple[GraphView, LearnedRows]
 
 
-class Ahead(Protocol):
-    """Makes the views of several groups together."""
-
-    def views(self, epoch: int, groups: Sequence[tuple[int, int]]) -> list[Callable[[], GraphView]]:
-        """Functions that return this worker's view of each group, each called once, in a work item
-        of its own.
-
-        Args:
-            epoch: Number of the epoch.
-            groups: Of views that follow each other; see ``groups_of``.
-
-        Collective: all ranks.
-        """
-
-
-class Foresight(Protocol):
-    """Tells caches what the next views will read."""
-
-    def until(self, epoch: int, first: int) -> int:
-        """Number of the view, at the beginning of a step, up to which the caches know what is read
-        from view ``first`` of an epoch on.
-
-        Collective: all ranks.
-        """
-
-
-def groups_of(n: int, views_per_step: int, width: int) -> list[list[tuple[int, int]]]:
-    """For each step, its groups of views: the number of the first view, and of the last plus 1.
-
-    Args:
-        n: Number of views, from the beginning of a step on.
-        views_per_step: Views of a step.
-        width: Most views of a group.
-    """
-    steps = [(begin, min(begin + views_per_step, n)) for begin in range(0, n, views_per_step)]
-    return [[(i, min(i + width, end)) for i in range(begin, end, width)] for begin, end in steps]
-
-
-class Training:
+class Training(ViewSupply):
     """Turns the views of a strategy into updates of the parameters.
 
     Args:
@@ -141,15 +101,21 @@ class Training:
         ahead: Ahead | None = None,
         tables: Sequence[LearnedTable] = (),
     ):
+        super().__init__(
+            strategy,
+            views_per_step=views_per_step,
+            independent=independent,
+            features=features,
+            foresight=foresight,
+            ahead=ahead,
+        )
         self.model = model
-        self.strategy = strategy
         self.job_comm = job_comm
         self.seed = seed
         self.backend = backend
         self.halo = halo
         check_tables(tables, staleness)
         names = {table.name for table in tables}
-        self.views_per_step = views_per_step
         self.settings = settings or PassSettings()
         self.stored = [n for n in stored if n not in names]
         self.tables = tables
@@ -157,10 +123,6 @@ class Training:
             optimiser=optimiser, comm=job_comm, staleness=staleness, rule=rule, tables=tables
         )
         self.queue = WorkQueue(job_comm, views_in_flight)
-        self.independent = independent
-        self.foresight = foresight
-        self.ahead = ahead
-        self.features = Features(strategy.partition) if features is None else features
         self.views = 0
 
     @property
@@ -201,22 +163,7 @@ class Training:
         Collective: all ranks.
         """
         for _, makers in self._foreseen(epoch, first, last):
-            self.queue.run([partial(act, make) for make in self._in_turns(makers)])
-
-    def _foreseen(
-        self, epoch: int, first: int, last: int
-    ) -> Iterator[tuple[list[list[tuple[int, int]]], list[Callable[[], GraphView]]]]:
-        """The groups of the steps of some views, and functions that make this worker's view of
-        each group; as many at a time as caches know what is read.
-        """
-        while first < last:
-            end = last if self.foresight is None else min(last, self.foresight.until(epoch, first))
-            steps = [
-                [(first + a, first + b) for a, b in groups]
-                for groups in groups_of(end - first, self.views_per_step, self.width)
-            ]
-            yield steps, self._views(epoch, list(chain.from_iterable(steps)))
-            first = end
+            self.queue.run([partial(act, make) for make in self._prepared(makers)])
 
     def state(self) -> dict[str, Any]:
         """The state between two steps: integers, and arrays that are never changed, by name."""
@@ -296,37 +243,6 @@ class Training:
             else OwnRows(self.tables, view)
         )
 
-    @property
-    def own_view(self) -> int:
-        """Number of this worker's view in a group."""
-        return self.strategy.partition.halo_comm.rank if self.independent else 0
-
-    @property
-    def dealt(self) -> bool:
-        """Whether workers compute views of nodes of other workers."""
-        return self.independent and not self.strategy.alone
-
-    @property
-    def width(self) -> int:
-        """Most views of a group."""
-        return self.strategy.partition.halo_comm.size if self.independent else 1
-
-    def _views(self, epoch: int, groups: list[tuple[int, int]]) -> list[Callable[[], GraphView]]:
-        """Functions that make this worker's views of groups that follow each other."""
-        if self.ahead is not None:
-            return self.ahead.views(epoch, groups)
-        first = groups[0][0]
-        makers = self.strategy.makers(epoch, first, groups[-1][1])
-        if self.dealt:
-            return [partial(self._dealt, epoch, *group) for group in groups]
-        return [makers[a - first : b - first][self.own_view] for a, b in groups]
-
-    def _dealt(self, epoch: int, first: int, last: int) -> GraphView:
-        """This worker's view of a group, which all workers search."""
-        return deal(
-            parts_of(self.strategy, epoch, first, last), self.strategy.layers, self.features
-        )
-
     def _run(
         self, steps: list[list[tuple[int, int]]], views: Sequence[Callable[[], GraphView]]
     ) -> list[float]:
@@ -334,7 +250,7 @@ class Training:
         share of the loss of each view.
         """
         work = []
-        makers = iter(self._in_turns(views))
+        makers = iter(self._prepared(views))
         first = steps[0][0][0]
         for step, groups in enumerate(steps, start=self.step):
             work += [
@@ -355,23 +271,21 @@ class Training:
         self.views += len(shares)
         return shares
 
-    def _in_turns(
+    def _prepared(
         self, views: Sequence[Callable[[], GraphView]]
     ) -> list[Callable[[], PreparedView]]:
-        """Functions for work items that run together: each makes a view, whose features are
-        fetched in its turn, and begins to read the rows of its passes.
+        """Functions for work items that run together: each makes a view in its turn, and begins to
+        read the rows of its passes.
         """
-        self.features.turns.restart()
 
-        def in_turn(number: int, make: Callable[[], GraphView]) -> PreparedView:
+        def prepare(make: Callable[[], GraphView]) -> PreparedView:
             with self.job_comm.ledger.stage("batch"):
-                with self.features.turns.of(number):
-                    view = make()
+                view = make()
                 learned = self.learned(view)
                 view.read_begin(self.stored, view.space.n)
             return view, learned
 
-        return [partial(in_turn, number, make) for number, make in enumerate(views)]
+        return [partial(prepare, make) for make in self._in_turns(views)]
 
     def _compute(
         self,

@@ -13,7 +13,7 @@ from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.deal import members
 from graphtheta.engine.train.parts import parts_of
-from graphtheta.engine.train.step import groups_of
+from graphtheta.engine.train.supply import groups_of
 from graphtheta.engine.view.view import GraphView
 from graphtheta.train.reuse.caching.relay import ROW_BITS, Agents
 

@@ -20,7 +20,7 @@ from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.deal import complete, structure
 from graphtheta.engine.train.fetch import Features, row_bytes
 from graphtheta.engine.train.parts import parts_of
-from graphtheta.engine.train.step import groups_of
+from graphtheta.engine.train.supply import groups_of
 from graphtheta.engine.view.view import GraphView
 from graphtheta.train.reuse.caching.foresight import Foresight
 from graphtheta.train.reuse.macrobatch.counts import RelayCounts
@@ -32,7 +32,7 @@ MEASURED_ROWS = 64
 
 
 class Macrobatches:
-    """Makes the views of groups ahead; see ``Training``.
+    """Makes the views of groups ahead; see ``ViewSupply``.
 
     Args:
         strategy: Makes the views, from a partition whose ``halo_comm`` is a ``MergedComm``.

@@ -11,7 +11,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.deal import structure
 from graphtheta.engine.train.parts import parts_of
-from graphtheta.engine.train.step import groups_of
+from graphtheta.engine.train.supply import groups_of
 from graphtheta.engine.view.view import GraphView
 from graphtheta.run.job.job import Job
 from graphtheta.train.reuse.caching.setup import Caches
