@@ -45,7 +45,10 @@ class Comm(Transport):
         cores: Threads of this rank that may compute at the same time.
         machines: Number of the machine of each rank, [size] int64; ranks of one machine can share
             memory. Simulated ranks are on one machine, unless a test assigns other numbers.
+        takes_threads: Whether other threads of a rank may use it, each in a channel of its own.
     """
+
+    takes_threads = True
 
     @collective
     def open_channels(self, n: int) -> None:

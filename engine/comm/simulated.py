@@ -109,6 +109,9 @@ class _World:
 class SimComm(Comm):
     """One of several simulated ranks; made by ``run_simulated``."""
 
+    # a rank is a thread, and one rank runs at a time
+    takes_threads = False
+
     def __init__(self, rank: int, world: _World) -> None:
         super().__init__(rank, world.size)
         self._world = world

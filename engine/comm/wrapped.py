@@ -25,6 +25,7 @@ class WrappedComm(Comm):
         self.inner = inner
         self.cores = inner.cores
         self.machines = inner.machines
+        self.takes_threads = inner.takes_threads
 
     def open_channels(self, n: int) -> None:
         """Open channels until there are at least ``n`` besides channel 0; collective."""

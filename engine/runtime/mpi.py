@@ -188,8 +188,9 @@ class MpiComm(Comm):
         """
         if n and MPI.Query_thread() < MPI.THREAD_SERIALIZED:
             raise CommError(
-                "views_in_flight above 1 needs an MPI library with MPI_THREAD_SERIALIZED; "
-                "use views_in_flight=1, or another MPI library"
+                "views_in_flight above 1, and prefetch, need an MPI library with"
+                " MPI_THREAD_SERIALIZED; use views_in_flight=1 and prefetch=0, or another MPI"
+                " library"
             )
         super().open_channels(n)
         while len(self._links) <= n:

@@ -41,6 +41,8 @@ _LAUNCHERS = (
     ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
+# set by torchrun alone, unlike WORLD_SIZE
+_TORCHRUN = "TORCHELASTIC_RUN_ID"
 
 
 def launched() -> tuple[int, int]:
@@ -62,7 +64,8 @@ def start() -> Comm:
         An ``MpiComm`` under ``mpiexec -n P`` with P > 1, otherwise a ``SerialComm``.
 
     Raises:
-        ConfigError: If several processes were started but MPI is not installed.
+        ConfigError: If several processes were started but MPI is not installed, or torchrun has
+            started them.
         CommError: If the processes cannot communicate, because the launcher belongs to another MPI
             library.
     """
@@ -77,6 +80,7 @@ def start() -> Comm:
             if not _threads.crowded:
                 mpi.own_core()
         else:
+            _refuse_torchrun()
             _comm = SerialComm()
             _threads = choose_threads(_comm)
         _comm.cores = _threads.count
@@ -139,6 +143,21 @@ def read_patience(text: str) -> float | None:
             " program"
         )
     return seconds
+
+
+def _refuse_torchrun() -> None:
+    """Refuse processes that would each do all of the work, because torchrun gives them no MPI.
+
+    Raises:
+        ConfigError: torchrun has started several processes.
+    """
+    n = os.environ.get("WORLD_SIZE", "")
+    if _TORCHRUN in os.environ and n.isdigit() and int(n) > 1:
+        raise ConfigError(
+            f"torchrun has started {n} processes, but without MPI, by which workers of GraphTheta"
+            f" reach each other; start them with: mpiexec -n {n} python"
+            f" {os.path.basename(sys.argv[0]) or 'PROGRAM'}"
+        )
 
 
 def _start_mpi(size: int) -> MpiComm:

@@ -55,6 +55,16 @@ class RandomOrder:
         return lambda epoch: Permutation(key(seed, Purpose.BATCH, epoch), n).position(numbers)
 
 
+class IdOrder:
+    """The targets by their ids, in every epoch: for evaluation."""
+
+    name: ClassVar[str] = "ids"
+
+    def positions(self, partition: Partition, task: Task, seed: int) -> Positions:
+        numbers = ranks_among_all(partition, task.ids)
+        return lambda epoch: numbers
+
+
 class TimeOrder:
     """The targets by their cutoffs, those of equal ones by id, in every epoch; for batches that are
     shuffled as wholes.

@@ -243,11 +243,19 @@ class MiniBatch(Strategy):
         self._order.begin(epoch)
         return super().makers(epoch, first, last)
 
+    def targets(self, epoch: int, i: int) -> np.ndarray:
+        """Which of this worker's targets are in a batch: their positions in ``task.ids``,
+        ascending, [k] int64.
+
+        Collective: all ranks of the partition, unless the epoch has begun.
+        """
+        return self._order.own(epoch, i)
+
     def search(self, epoch: int, first: int, last: int) -> Searched | None:
         # a subclass may make other views
         if type(self).batch is not MiniBatch.batch:
             return None
-        targets = [self._order.own(epoch, i) for i in range(first, last)]
+        targets = [self.targets(epoch, i) for i in range(first, last)]
         steps = [self._step(epoch, i) for i in range(first, last)]
         return neighbourhoods(
             partition=self.partition,
@@ -260,7 +268,7 @@ class MiniBatch(Strategy):
 
     def batch(self, epoch: int, i: int) -> GraphView:
         step = self._step(epoch, i)
-        seeds = self.task.seeds(self._order.own(epoch, i), step)
+        seeds = self.task.seeds(self.targets(epoch, i), step)
         view = k_hop_view(
             self.partition,
             seeds.nodes,

@@ -39,6 +39,7 @@ from .positives import WEIGHT, Positives
 # node column of a view: the weight of the loss of each node in a sum that estimates the mean over
 # all targets
 IMPORTANCE = "importance of the loss"
+NO_ROWS = np.zeros(0, np.int64)
 
 
 @dataclass
@@ -176,20 +177,21 @@ class NodeTask(Task):
         rows: Master rows of this worker's targets, [n] int64.
 
     Args:
-        partition: Holds ``y`` and the mask ``train``.
+        partition: Holds ``y``.
         kind: "classes", "labels" (0/1 per column, NaN missing) or "values".
+        rows: Master rows of this worker's targets, ascending, [n] int64; None for those of the mask
+            ``train``.
 
     Collective: all ranks of the partition.
     """
 
-    def __init__(self, partition: Partition, kind: str):
+    def __init__(self, partition: Partition, kind: str, rows: np.ndarray | None = None):
         self._partition = partition
         self.kind = kind
-        self.rows = (
-            np.flatnonzero(partition.node.read("train"))
-            if "train" in partition.node
-            else np.zeros(0, np.int64)
-        )
+        if rows is None:
+            trains = "train" in partition.node
+            rows = np.flatnonzero(partition.node.read("train")) if trains else NO_ROWS
+        self.rows = rows
         self.ids = partition.masters[self.rows]
         self.n_targets = int(partition.halo_comm.all_sum(np.array(len(self.ids))))
 

@@ -62,7 +62,7 @@ def _sums(x):
 
 
 def test_steps_differ_and_repeat():
-    sampler = gt.BlockSampler(GRAPH, [3, 3])
+    sampler = gt.Loader(GRAPH, targets="all", fanout=[3, 3], to="arrays")
     first = sampler([4, 5], step=1)
     again = sampler([4, 5], step=1)
     later = sampler([4, 5], step=2)

@@ -78,6 +78,23 @@ def check_models(model: Model, settings: Mapping[str, Any], comm: Comm) -> None:
         )
 
 
+def check_arguments(called: str, arguments: Mapping[str, Any], comm: Comm) -> None:
+    """Check that all ranks have called something with the same arguments.
+
+    Args:
+        called: Its name, for the message.
+        arguments: Its arguments by name, as plain values.
+        comm: The ranks.
+
+    Raises:
+        ConfigError: They have not; on all ranks.
+
+    Collective: all ranks of comm.
+    """
+    if why := _difference(comm, {name: as_text(value) for name, value in arguments.items()}):
+        raise ConfigError(f"{called}: {why}; give all ranks the same arguments")
+
+
 def _difference(comm: Comm, own: Mapping[str, Any]) -> str:
     """The first difference between values of all ranks, and on which ranks it is; empty if there is
     none.

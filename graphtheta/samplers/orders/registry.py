@@ -6,7 +6,7 @@ from inspect import isclass
 from typing import Any
 
 from graphtheta.base.registry import Registry
-from graphtheta.engine.strategy.order import Order, RandomOrder
+from graphtheta.engine.strategy.order import IdOrder, Order, RandomOrder
 from graphtheta.samplers.orders.balanced import BalancedOrder
 from graphtheta.samplers.orders.proximity import ProximityOrder
 
@@ -21,7 +21,7 @@ def is_order(x: Any) -> bool:
 
 
 ORDERS: Registry[type[Order]] = Registry(
-    "order", is_order, (), (RandomOrder, ProximityOrder, BalancedOrder)
+    "order", is_order, (), (RandomOrder, ProximityOrder, BalancedOrder, IdOrder)
 )
 
 

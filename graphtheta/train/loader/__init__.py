@@ -1,0 +1,1 @@
+"""Loaders: the batches of training, for models of other libraries."""

@@ -1,0 +1,112 @@
+"""Batches made ahead by a thread, while the loop computes on earlier ones."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextvars import copy_context
+from threading import Condition, Thread
+from types import FrameType
+from typing import Generic, TypeVar
+
+from graphtheta.engine.comm.channel import WORK_ITEM, WORK_ITEMS
+from graphtheta.engine.comm.communicator import Comm
+
+T = TypeVar("T")
+# of the thread; code of the loop itself is in channel 0
+CHANNEL = 1
+
+
+class _Making:
+    """The work item of the thread: its messages have a channel of their own, so that those of the
+    loop may come in between.
+    """
+
+    channel = CHANNEL
+
+    def __init__(self, comm: Comm):
+        self._comm = comm
+        self._line = "makes batches ahead"
+        WORK_ITEMS.add(self)
+
+    def wait(self, ready: Callable[[], bool], line: str) -> None:
+        self._line = line
+        self._comm.poll(ready, line)
+
+    def state(self) -> tuple[str, FrameType | None]:
+        return f"the loader {self._line}", None
+
+
+class Prefetch(Generic[T]):
+    """An iterator over items that a thread makes, up to ``depth`` ahead of those that were taken.
+
+    Ranks take the same items, but their threads may have made different numbers of them when the
+    loop ends early. ``close`` therefore lets each make as many as it may, on all ranks the same
+    number, so that none waits for another.
+
+    Args:
+        items: Makes the items, in the thread.
+        comm: All ranks, which make the items together.
+        depth: Items made ahead, at least 1.
+
+    Collective: all ranks of comm, here and in every method.
+    """
+
+    def __init__(self, items: Iterator[T], comm: Comm, depth: int):
+        self._items = items
+        self._comm = comm
+        self._made = deque[T]()
+        self._left = depth
+        self._over = self._closing = False
+        self._failure: BaseException | None = None
+        self._change = Condition()
+        comm.open_channels(CHANNEL)
+        context = copy_context()
+        self._thread = Thread(
+            target=context.run, args=(self._make,), name="graphtheta loader", daemon=True
+        )
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        self._comm.poll(lambda: bool(self._made) or self._over, "waits for a batch made ahead")
+        if not self._made:
+            if self._failure is not None:
+                raise self._failure
+            raise StopIteration
+        item = self._made.popleft()
+        with self._change:
+            self._left += 1
+            self._change.notify()
+        return item
+
+    def close(self) -> None:
+        """End the thread; further items are dropped."""
+        with self._change:
+            self._closing = True
+            self._change.notify()
+        self._comm.poll(lambda: not self._thread.is_alive(), "waits for batches made ahead")
+        self._made.clear()
+
+    def _make(self) -> None:
+        WORK_ITEM.set(_Making(self._comm))
+        ledger = self._comm.ledger
+        ledger.resume()
+        try:
+            while self._may_make():
+                self._made.append(next(self._items))
+        except StopIteration:
+            pass
+        except BaseException as error:
+            self._failure = error
+        ledger.pause()
+        self._over = True
+
+    def _may_make(self) -> bool:
+        """Wait for room; whether the next item is to be made."""
+        with self._change:
+            self._change.wait_for(lambda: self._left > 0 or self._closing)
+            self._left -= 1
+            return self._left >= 0
