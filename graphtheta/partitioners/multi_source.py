@@ -33,10 +33,15 @@ class BglPartitioner(SharedPartitioner):
     where P(i) and T(i) are its nodes and training nodes, N_j(B) the nodes j = 1, 2 hops from the
     block, C = (1 + slack) n / k and C_T = n_T / k. If all are 0, the worker of fewest nodes has it.
 
+    The published rule is ``passes=1,second=1``. An empty worker scores 0, so in a single pass the
+    first worker takes all blocks that touch its own, which are most, until it is full.
+
     Attributes:
         blocks: Sources of the search.
         hops: Rounds of the search; nodes beyond form blocks by connected components.
         second: c_2, the coefficient of nodes two hops away; c_1 is 1.
+        passes: The most passes over the blocks. A pass after the first begins with empty workers
+            again, and counts blocks that it has not reached at their owners of the pass before.
         slack: Nodes of a worker are at most (1 + slack) times the mean; larger blocks than
             slack n / k are split.
         train: Balance training nodes.
@@ -46,15 +51,17 @@ class BglPartitioner(SharedPartitioner):
     """
 
     name = "bgl"
-    blocks: int = 512
+    blocks: int = 2048
     hops: int = 32
-    second: float = 1.0
+    second: float = 0.0
+    passes: int = 10
     slack: float = 0.1
     train: bool = True
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for option, least in (("blocks", 1), ("hops", 0), ("second", 0), ("slack", 0)):
+        leasts = {"blocks": 1, "hops": 0, "second": 0, "passes": 1, "slack": 0}
+        for option, least in leasts.items():
             check_option(self, option, getattr(self, option) >= least, f"at least {least}")
 
     def owners(self, source: EdgeSource, comm: Comm, size: int) -> Owners:
@@ -92,15 +99,28 @@ class BglPartitioner(SharedPartitioner):
             size: Number of workers.
         """
         share = max(targets.sum() / size, 1)
-        owner = np.empty(len(nodes), np.int32)
-        load = np.zeros(size, np.int64)
-        given = np.zeros(size, np.int64)
-        for b, beside in enumerate(near):
-            found = np.bincount(owner[:b], beside[:b], size)
-            score = found * np.maximum(1 - given / share, 0) * (1 - load / room)
-            score[load + nodes[b] > room] = -1
-            # of equal scores the emptiest worker
-            owner[b] = p = np.lexsort((load, -score))[0]
-            load[p] += nodes[b]
-            given[p] += targets[b]
+        neighbours = [_others(b, counts) for b, counts in enumerate(near)]
+        # blocks without an owner yet are those of a worker of their own
+        owner = np.full(len(nodes), size, np.int32)
+        for _ in range(self.passes):
+            before = owner.copy()
+            load = np.zeros(size, np.int64)
+            given = np.zeros(size, np.int64)
+            for b, (others, counts) in enumerate(neighbours):
+                found = np.bincount(owner[others], counts, size + 1)[:size]
+                score = found * np.maximum(1 - given / share, 0) * (1 - load / room)
+                score[load + nodes[b] > room] = -1
+                # of equal scores the emptiest worker
+                owner[b] = p = np.lexsort((load, -score))[0]
+                load[p] += nodes[b]
+                given[p] += targets[b]
+            if np.array_equal(owner, before):
+                break
         return owner
+
+
+def _others(b: int, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The other blocks with nodes near block b, [k] int32, and how many, [k] float64."""
+    others = np.flatnonzero(counts).astype(np.int32)
+    others = others[others != b]
+    return others, counts[others]

@@ -17,13 +17,16 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.partition.partitioner import assign
+from graphtheta.engine.partition.partitioner import assign, make_partitioner
 from graphtheta.errors import CommError, ConfigError, FormatError, PartitionError
 from graphtheta.partitioners import auto, stream
 from graphtheta.partitioners.clusters import pack
+from graphtheta.partitioners.multi_source import SMALL
 from graphtheta.partitioners.pairs import PAIRS, pair_of
 from graphtheta.partitioners.ranges import ranges
 from graphtheta.partitioners.report import OneOf
+from graphtheta.partitioners.streaming.along import HomeEdges
+from graphtheta.partitioners.streaming.coarse import searched, sized
 
 GRAPH = graphs.random_graph(40, 160)
 BALANCED = (
@@ -33,6 +36,7 @@ BALANCED = (
     "fennel:gamma=2,slack=0.3,passes=2",
     "bgl",
     "bgl:blocks=4,hops=1,train=no",
+    "bgl:slack=0,second=0.5,passes=2",
     "louvain",
     "leiden",
     "grem",
@@ -84,6 +88,60 @@ def test_packing_splits_what_does_not_fit():
         and len(set(owner[7:10])) == 1
         and sorted(np.bincount(owner[:7], minlength=2)) == [1, 6]
     )
+
+
+def assigned_blocks(graph, block, size, masters):
+    """The rule of BGL by its formula, from the nodes themselves: the owner of each node.
+
+    Args:
+        graph: Has training nodes.
+        block: Coarse block of each node, numbered by falling size.
+        size: Number of workers.
+        masters: The options.
+    """
+    n = graph.n_nodes
+    beside = np.zeros((n, n), int)
+    beside[graph.src, graph.dst] = 1
+    beside[graph.dst, graph.src] = 1
+    room = stream.capacity(n, size, masters.slack)
+    share = max(graph.train.sum() / size, 1)
+    owner = np.full(n, -1)
+    for _ in range(masters.passes):
+        reached = np.zeros(n, bool)
+        for b in range(block.max() + 1):
+            inside = block == b
+            one = beside @ inside > 0
+            two = (beside @ one > 0) & ~one
+            scores = []
+            for i in range(size):
+                others = (owner == i) & ~inside
+                held = (owner == i) & reached
+                score = (
+                    (np.sum(others & one) + masters.second * np.sum(others & two))
+                    * max(1 - np.sum(held & graph.train) / share, 0)
+                    * (1 - np.sum(held) / room)
+                )
+                fits = np.sum(held) + np.sum(inside) <= room
+                scores.append((score if fits else -1, -np.sum(held), -i))
+            owner[inside] = -max(scores)[2]
+            reached |= inside
+    return owner
+
+
+@pytest.mark.parametrize("options", ["", "passes=1", "passes=1,second=1", "passes=3,second=0.5"])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_blocks_go_where_the_formula_says(options, size):
+    masters = make_partitioner(f"bgl:blocks=20,slack=0.2,{options}".rstrip(","), seed=7)
+    for graph in (graphs.random_graph(60, 150), gt.load("sbm:n_nodes=90,n_edges=300")):
+        graph = graph.replace(train=np.arange(graph.n_nodes) % 3 == 0, val=None, test=None)
+        edges = HomeEdges(GraphEdges(graph, 16), SerialComm())
+        named = searched(edges, 20, masters.hops, key(masters.seed, Purpose.PLACEMENT))
+        sizes = int(SMALL * graph.n_nodes / 20), int(min(0.2 / size, 1) * graph.n_nodes)
+        block, _ = sized(edges.blocks, *named, *sizes)
+        owner = masters.owners(GraphEdges(graph, 16), SerialComm(), size)
+        np.testing.assert_array_equal(
+            owner(np.arange(graph.n_nodes)), assigned_blocks(graph, block, size, masters)
+        )
 
 
 # ---- balance, ranks and chunks
@@ -151,7 +209,7 @@ RMAT = "rmat:scale=12,edge_factor=16"
         ("ldg", 0.7),
         ("ldg:passes=5", 0.3),
         ("fennel", 0.7),
-        ("bgl", 0.8),
+        ("bgl", 0.3),
         ("louvain", 0.2),
         ("leiden", 0.2),
         ("metis", 0.2),
