@@ -50,7 +50,7 @@ from graphtheta.cli.doctor import find_mpiexec
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.runtime.start import run_main, start
-from graphtheta.errors import GraphThetaError
+from graphtheta.errors import DataError, GraphThetaError
 from graphtheta.ops.edge.backend.fused import backend_scope
 
 ALLOWED = 1e-9
@@ -139,7 +139,11 @@ def numbers(comm: Comm, plan: Plan, nudge: int = 0) -> Numbers | str:
     found |= {name: np.array([row[name] for row in rows]) for name in rows[0]} | {
         WEIGHTS + name: x for name, x in state.items()
     }
-    predicted = trainer.predict()
+    try:
+        predicted = trainer.predict()
+    except DataError as error:
+        # the last update made parameters that are not finite
+        return f"diverges: {error}"
     if predicted is not None:
         found |= dict(zip(("ids", "predictions"), predicted, strict=True))
     return found

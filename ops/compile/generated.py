@@ -5,7 +5,6 @@ The source is never read from a file: the text that was generated is compiled.
 
 from __future__ import annotations
 
-import ast
 import linecache
 import sys
 from collections.abc import Callable
@@ -27,13 +26,12 @@ def compiled(source: str, dtype: str, header: str) -> Callable[..., None]:
 
 
 def _load(text: str) -> Any:
-    tree = ast.parse(text)
-    modules = imported(tree)
+    modules = imported(compile(text, "<kernel>", "exec"))
     # cached machine code refers to its globals by the name of their module
     module = ModuleType(f"graphtheta_kernel_{identity(text, modules)[:24]}")
     sys.modules[module.__name__] = module
     filename = f"<{module.__name__}>"
     # tracebacks and error messages of Numba read lines there
     linecache.cache[filename] = len(text), None, text.splitlines(keepends=True), filename
-    exec(compile(tree, filename, "exec"), module.__dict__)
+    exec(compile(text, filename, "exec"), module.__dict__)
     return cached(module.kernel, text, modules)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 from collections.abc import Iterator
+from modulefinder import ModuleFinder
 from pathlib import Path
+from types import CodeType
 
 PRODUCT = __name__.partition(".")[0]
 # options and form of all machine code; what this module imports finds and stores files
 LAST = f"{__package__}.jit"
-# fields of a syntax tree that hold statements, or parts of a statement with statements
-BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def sources(names: frozenset[str]) -> str:
@@ -34,30 +33,36 @@ def sources(names: frozenset[str]) -> str:
         texts[name] = file.read_text(encoding="utf-8")
         if name != LAST:
             package = name if file.stem == "__init__" else name.rpartition(".")[0]
-            waiting += imported(ast.parse(texts[name]), package)
+            waiting += imported(compile(texts[name], str(file), "exec"), package)
     return "".join(f"{name}\n{texts[name]}" for name in sorted(texts))
 
 
-def imported(tree: ast.AST, package: str = "") -> frozenset[str]:
-    """What a source imports of this product, as full names of modules or of what is in them.
+def imported(code: CodeType, package: str = "") -> frozenset[str]:
+    """What a module imports of this product, as full names of modules or of what is in them.
+
+    Bytecode is read, and not a syntax tree: CPython makes the objects of a tree with one counter
+    for all threads, and where garbage is collected meanwhile, another thread can make one too;
+    both then fail with "AST constructor recursion depth mismatch".
 
     Args:
-        tree: The syntax tree of the source.
+        code: The module, compiled.
         package: The package that relative imports start from.
     """
-    return frozenset(name for name in _imported(tree, package) if name.startswith(f"{PRODUCT}."))
+    return frozenset(name for name in _imported(code, package) if name.startswith(f"{PRODUCT}."))
 
 
-def _imported(node: ast.AST, package: str) -> Iterator[str]:
-    """What a statement and those inside it import; expressions, most of a tree, cannot."""
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        origin = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+def _imported(code: CodeType, package: str) -> Iterator[str]:
+    """What a module, or a function or class in it, and all inside it import."""
+    for what, details in ModuleFinder().scan_opcodes(code):
+        if what == "store":
+            continue
+        *level, names, origin = details
+        if level:
+            origin = importlib.util.resolve_name("." * level[0] + origin, package)
         yield origin
-        yield from (f"{origin}.{alias.name}" for alias in node.names)
-    for block in BLOCKS:
-        for inner in getattr(node, block, ()):
+        yield from (f"{origin}.{name}" for name in names or ())
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
             yield from _imported(inner, package)
 
 
