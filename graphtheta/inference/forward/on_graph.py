@@ -4,72 +4,28 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from graphtheta.base.arguments import checked
 from graphtheta.base.wording import did_you_mean
-from graphtheta.engine.comm.communicator import Comm
-from graphtheta.engine.layer.dry_run import Probe
-from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.stages import Stages
-from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.train.step import QUIET
 from graphtheta.errors import ConfigError, DataError
+from graphtheta.inference.forward.assembly import Measured
 from graphtheta.inference.forward.block_graph import LayerOutput, shapes
 from graphtheta.inference.forward.embedding import embedded, of_nodes, superstep_of
-from graphtheta.inference.forward.limited import Limited
 from graphtheta.inference.forward.reads import columns_read
 from graphtheta.inference.forward.some import predicted
 from graphtheta.inference.forward.top import Asked, Top, top
 from graphtheta.inference.outputs.formats import OutputRows
 from graphtheta.inference.outputs.parts import PartFolder
 from graphtheta.inference.outputs.predictions import check_finite, embedding_rows, predictions
-from graphtheta.run.job.job import Job
-from graphtheta.tasks.evaluation.evaluate import SPLITS, Evaluator
+from graphtheta.tasks.evaluation.evaluate import SPLITS
 from graphtheta.tasks.kinds.class_report import ClassReport
-from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
-
-
-class Setup(Protocol):
-    """What is set up for a model on a graph.
-
-    Attributes:
-        job: The job.
-        comm: The workers.
-        model: The model.
-        info: Original ids of the whole graph.
-        partition: This worker's part of the graph.
-        probe: Result of the dry run of the model.
-        kind, evaluator: Kind of task, and evaluator.
-        limit: Passes by blocks; None if passes over the whole graph are within the memory limit.
-    """
-
-    @property
-    def job(self) -> Job: ...
-    @property
-    def comm(self) -> Comm: ...
-    @property
-    def model(self) -> Model: ...
-    @property
-    def info(self) -> GraphInfo: ...
-    @property
-    def partition(self) -> Partition: ...
-    @property
-    def probe(self) -> Probe: ...
-    @property
-    def kind(self) -> TaskKind: ...
-    @property
-    def evaluator(self) -> Evaluator: ...
-    @property
-    def limit(self) -> Limited | None: ...
-
-    def scope(self) -> AbstractContextManager[None]:
-        """Context in which passes use the settings of the job."""
 
 
 class ModelOnGraph:
@@ -84,9 +40,9 @@ class ModelOnGraph:
         job, comm, model, partition, probe: Those of the setup.
     """
 
-    setup: Setup
+    setup: Measured
 
-    def __init__(self, setup: Setup, unlabelled: str = ""):
+    def __init__(self, setup: Measured, unlabelled: str = ""):
         self.setup = setup
         self._unlabelled = unlabelled
         self.job = setup.job

@@ -91,7 +91,7 @@ def top(setup: Any, asked: Asked, whole: bool = True) -> Top | None:
     by the number of the node.
 
     Args:
-        setup: A ``Setup``, see ``on_graph``.
+        setup: A ``Measured``, see ``assembly``.
         asked: What is asked for, the same on all workers.
         whole: The answers to all queries on rank 0, in the order of ``asked.nodes``, and None
             elsewhere; otherwise those of each worker to queries of its own nodes, each once.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,60 +10,36 @@ import numpy as np
 from graphtheta.analytics.features import SCALE, with_structural_features
 from graphtheta.base.arguments import checked
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.engine.layer.dry_run import Probe, probe
-from graphtheta.engine.layer.layer import Model
-from graphtheta.engine.layer.settings import PassSettings, pass_scope
-from graphtheta.engine.partition.partition import Partition
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.schema.conform import conformed
 from graphtheta.graph.splits.several import choose_split
-from graphtheta.inference.forward.limited import Limited, limited
+from graphtheta.inference.forward.assembly import (
+    Make,
+    Measured,
+    Prepared,
+    Purpose,
+    assemble,
+    prepare,
+)
 from graphtheta.inference.forward.on_graph import ModelOnGraph
-from graphtheta.inference.forward.self_loops import Looped, check_loops, with_loops
 from graphtheta.inference.grown.grown import Grown, keep_layers
 from graphtheta.inference.grown.trained import Trained
-from graphtheta.ops.edge.backend.fused import backend_scope
 from graphtheta.run.agreement.digest import graph_digests
 from graphtheta.run.agreement.ranks import check_graphs, check_jobs
-from graphtheta.run.dividing import choose_pair, divide
 from graphtheta.run.embeddings.saved import load_values
-from graphtheta.run.embeddings.setup import with_embedding
 from graphtheta.run.job.job import Job
 from graphtheta.run.memory.bound import memory_errors
-from graphtheta.samplers.hidden import check_times, hidden_by
-from graphtheta.tasks.evaluation.evaluate import Evaluator, RowEvaluator
+from graphtheta.samplers.hidden import hidden_by
+from graphtheta.tasks.evaluation.evaluate import RowEvaluator
 from graphtheta.tasks.kinds.edge import EdgeKind
 from graphtheta.tasks.kinds.imbalance import RARER
-from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
+from graphtheta.tasks.kinds.kind import TaskKind
 from graphtheta.tasks.kinds.registry import TASKS
 
 # what to do about too little memory
 MORE = "the graph and the weights do", "use more workers"
-# makes the model for a graph in the form of the training graph
-Make = Callable[[Graph, TaskKind], Model]
 # arrays of a file of weights
 Arrays = Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class _Setup:
-    """See ``Setup``."""
-
-    job: Job
-    comm: Comm
-    model: Model
-    info: GraphInfo
-    partition: Partition
-    probe: Probe
-    kind: TaskKind
-    evaluator: Evaluator
-    limit: Limited | None
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """Context in which passes use the settings of the job."""
-        with backend_scope(self.job.backend), pass_scope(PassSettings()):
-            yield
 
 
 class Inference(ModelOnGraph):
@@ -101,45 +75,27 @@ class Inference(ModelOnGraph):
         make: Make,
         arrays: Arrays,
     ):
-        given, kind, looped, model = _prepared(
-            job=job, trained=trained, load=graph, comm=comm, make=make
-        )
-        pair = choose_pair(job, looped.graph, comm, 1)
-        partition = divide(job, looped.graph, pair, comm)
-        partition, _, tables = with_embedding(job, looped.graph, partition)
+        given, prepared = _prepared(job=job, trained=trained, load=graph, comm=comm, make=make)
+        assembly = assemble(prepared, comm, Purpose())
+        whole = prepared.graph
         with comm.agreed():
             rows = {
-                t.name: trained.graph.learned[t.name].rows(looped.graph, t.masters) for t in tables
+                t.name: trained.graph.learned[t.name].rows(whole, t.masters)
+                for t in assembly.tables
             }
-            rest = load_values(tables, trained.graph.n_nodes, arrays, rows)
+            rest = load_values(assembly.tables, trained.graph.n_nodes, arrays, rows)
             if rest:
-                model.load_state(rest)
-        with pass_scope(PassSettings()), backend_scope(job.backend):
-            check_loops(model, partition, looped.unknown)
-            found = probe(model, partition)
-        kind.check_output(model, found)
-        task = kind.objective(looped.graph, partition)
+                prepared.model.load_state(rest)
+        task = prepared.kind.objective(whole, assembly.partition)
         task.weighting = trained.weighting
-        evaluator = kind.evaluator(partition, found.layers, task)
+        evaluator, limit = assembly.measuring(task)
         if isinstance(evaluator, RowEvaluator):
             if job.positive == RARER:
                 evaluator.positive = trained.positive
             evaluator.threshold = trained.threshold(evaluator.positive) or evaluator.threshold
-        limit = limited(job, partition, found)
-        evaluator.by_blocks = None if limit is None else limit.outputs
         super().__init__(
-            _Setup(
-                job=job,
-                comm=comm,
-                model=model,
-                info=looped.info,
-                partition=partition,
-                probe=found,
-                kind=kind,
-                evaluator=evaluator,
-                limit=limit,
-            ),
-            _unlabelled(given, kind),
+            Measured(**vars(assembly), evaluator=evaluator, limit=limit),
+            _unlabelled(given, prepared.kind),
         )
         self._trained = trained
         self._arrays = {name: x for name, x in arrays.items() if name not in rest}
@@ -174,9 +130,8 @@ class Inference(ModelOnGraph):
 
 def _prepared(
     job: Job, trained: Trained, load: Callable[[], Graph], comm: Comm, make: Make
-) -> tuple[Graph, TaskKind, Looped, Model]:
-    """The graph as it was given and with the self loops of the job, the kind of task, and the
-    model.
+) -> tuple[Graph, Prepared]:
+    """The graph as it was given, and in the form of the training with its model.
 
     Collective: all ranks of comm.
     """
@@ -208,11 +163,7 @@ def _prepared(
             scale=trained.graph.meta.get(SCALE, ()),
         )
     with comm.agreed(), memory_errors(*MORE):
-        kind = applied()
-        taken = kind.take(whole)
-        model = make(taken, kind)
-        check_times(taken, hidden, kind.name == "node")
-        return given, kind, with_loops(taken, job.self_loops, model, hidden), model
+        return given, prepare(job, whole, applied(), make)
 
 
 def _unlabelled(graph: Graph, kind: TaskKind) -> str:

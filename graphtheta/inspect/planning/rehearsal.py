@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import thread_time
 from typing import NamedTuple
 
@@ -21,10 +21,18 @@ from graphtheta.engine.comm.channel import Send
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.ledger import Snapshot
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.layer.settings import pass_scope
+from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.step import PreparedView, Training
 from graphtheta.engine.view.level import Counts
+from graphtheta.inference.forward.assembly import (
+    Assembly,
+    Division,
+    Passes,
+    Prepared,
+    Purpose,
+    assemble,
+)
 from graphtheta.inspect.planning.blank import BlankTable
 from graphtheta.inspect.planning.messages import Working
 from graphtheta.inspect.planning.placement import Ends, Share
@@ -36,6 +44,7 @@ from graphtheta.ops.parallel import pool
 from graphtheta.partitioners.pairs import Pair
 from graphtheta.run.dividing import divide
 from graphtheta.run.job.job import Job
+from graphtheta.train.loop.build import training_of
 from graphtheta.train.loop.prepare import build_strategy
 from graphtheta.train.reuse.caching.setup import with_cached_columns
 from graphtheta.train.reuse.macrobatch.setup import comm_of_views
@@ -192,27 +201,17 @@ def _worker(
     each = job.views_of_a_step(comm.size)
 
     def made() -> tuple[Training, Reuse]:
-        strategy = _strategy(comm, held, job, pair)
+        assembly, strategy = _strategy(comm, held, job, pair)
         reuse = Reuse.of(job, strategy, each, independent, room)
-        x = strategy.partition.node.column("x") if "x" in strategy.partition.node else None
-        return (
-            Training(
-                held.prepared.model,
-                strategy,
-                SGD([], 1.0),
-                comm,
-                seed=job.seed,
-                views_per_step=each,
-                settings=held.settings,
-                stored=held.found.stored,
-                independent=independent,
-                features=reuse.caches.features,
-                ahead=reuse.macrobatches,
-                tables=[x] if isinstance(x, BlankTable) else [],
-                foresight=reuse.foresight,
-            ),
+        training = training_of(
+            assembly,
+            strategy,
+            SGD([], 1.0),
             reuse,
+            independent=independent,
+            views_per_step=each,
         )
+        return training, reuse
 
     training, reuse = made()
     n = min(-(-views // each) * each, training.strategy.steps_per_epoch)
@@ -285,19 +284,42 @@ def _timed(comm: _Posts, training: Training, epoch: int, n: int) -> np.ndarray:
     return np.array(seconds)
 
 
-def _strategy(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> Strategy:
-    graph = held.graph
-    partition = divide(job, graph, pair, comm_of_views(job, comm), comm)
-    partition = with_cached_columns(job, held.blanked(partition))
-    task = copy(held.kind).objective(graph, partition)
-    with pass_scope(held.settings):
-        return build_strategy(
+@dataclass(frozen=True)
+class ForRehearsal(Purpose):
+    """A job is put together to make views of a graph without features.
+
+    Attributes:
+        held: The job without features.
+        pair: Divides the graph.
+    """
+
+    held: Skeleton
+    pair: Pair
+
+    def division(self, prepared: Prepared, comm: Comm) -> Division:
+        job = prepared.job
+        part = divide(job, prepared.graph, self.pair, comm_of_views(job, comm), comm)
+        partition = self.held.blanked(part)
+        x = partition.node.column("x") if "x" in partition.node else None
+        return self.pair, partition, (x,) if isinstance(x, BlankTable) else (), ()
+
+    def passes(self, prepared: Prepared, partition: Partition) -> Passes:
+        held = self.held
+        cached = with_cached_columns(prepared.job, partition)
+        return cached, held.settings, held.saving, held.probe
+
+
+def _strategy(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> tuple[Assembly, Strategy]:
+    prepared = replace(held.prepared, job=job, kind=copy(held.prepared.kind))
+    assembly = assemble(prepared, comm, ForRehearsal(held, pair))
+    with assembly.scope():
+        return assembly, build_strategy(
             job=job,
-            graph=graph,
-            partition=partition,
-            layers=held.found.layers,
-            task=task,
-            precomputed=held.precomputed,
+            graph=prepared.graph,
+            partition=assembly.partition,
+            layers=held.probe.layers,
+            task=prepared.task(assembly.partition),
+            precomputed=held.saving is not None,
         )
 
 
@@ -331,7 +353,8 @@ class _Level(NamedTuple):
 
 def _levels(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> tuple[int, list[_Level]]:
     """Rows and levels of a worker."""
-    view = _strategy(comm, held, job, pair).batch(0, 0)
+    _, strategy = _strategy(comm, held, job, pair)
+    view = strategy.batch(0, 0)
     return view.space.n, [
         _Level(
             rows_in=level.n_in,

@@ -15,11 +15,13 @@ import numpy as np
 
 from graphtheta.base.memory import peak_bytes, resident_bytes
 from graphtheta.base.sparse import is_sparse
+from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.layer.dry_run import Probe, gradient_order, probe, sums_of_a_pass
-from graphtheta.engine.layer.settings import PassSettings, pass_scope
+from graphtheta.engine.layer.settings import pass_scope
 from graphtheta.engine.partition.message import halo_scope
-from graphtheta.engine.partition.partition import Partition, build_partition
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT
 from graphtheta.engine.store.column import Column, Role
 from graphtheta.engine.store.store import ColumnStore
 from graphtheta.engine.strategy.strategy import Strategy
@@ -28,15 +30,24 @@ from graphtheta.engine.view.level import Counts
 from graphtheta.engine.view.view import PRECOMPUTED, GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.graph import Graph
+from graphtheta.inference.forward.assembly import (
+    Assembly,
+    Division,
+    Passes,
+    Prepared,
+    Purpose,
+    assemble,
+)
 from graphtheta.inspect.planning.blank import BlankColumn, BlankTable
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.edge.backend.fused import backend_scope
+from graphtheta.partitioners.pairs import Pair
+from graphtheta.run.dividing import divide
 from graphtheta.run.embeddings.setup import learned_bytes, width_of
 from graphtheta.run.job.job import Job
-from graphtheta.tasks.kinds.kind import TaskKind
 from graphtheta.train.loop.aggregation import passes_of
 from graphtheta.train.loop.make_model import Factory
-from graphtheta.train.loop.prepare import Prepared, build_strategy, prepare
+from graphtheta.train.loop.prepare import build_strategy, prepare_job
 from graphtheta.train.reuse.staleness.registry import make_exchange
 
 # views of an epoch that are built and counted, besides a first one that compiles kernels
@@ -86,17 +97,12 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class Skeleton:
-    """A job without features.
+class Skeleton(Assembly):
+    """A job without features. Its partition is the whole graph on one worker.
 
     Attributes:
-        job: The job.
-        prepared: Its model, task and graph; dense node features are blank.
-        kind: Kind of the task, before it has made a task.
-        partition: The whole graph on one worker.
-        settings: Settings of its passes.
-        precomputed: Whether the first layer has totals.
-        found: Dry run of the model.
+        prepared: The job, its model and its graph, whose dense node features are blank; the kind of
+            task has made no task.
         task: The objective of training.
         order: Parameters in the order in which their gradients are final.
         sums: Numbers that a step of cooperative workers adds up besides: of the model, and what the
@@ -106,13 +112,7 @@ class Skeleton:
         process: Memory of this process.
     """
 
-    job: Job
     prepared: Prepared
-    kind: TaskKind
-    partition: Partition
-    settings: PassSettings
-    precomputed: bool
-    found: Probe
     task: Task
     order: list[Parameter]
     sums: int
@@ -132,8 +132,8 @@ class Skeleton:
 
     def traced(self, counts: list[Counts]) -> Probe:
         """Dry run of the model over levels of these sizes."""
-        with backend_scope(self.job.backend), halo_scope(self.job.halo), pass_scope(self.settings):
-            return probe(self.prepared.model, self.partition, counts)
+        with self.scope(), halo_scope(self.job.halo):
+            return probe(self.model, self.partition, counts)
 
     def blanked(self, partition: Partition) -> Partition:
         """A worker's part of the graph with blank columns, which count as rows in its memory."""
@@ -151,9 +151,9 @@ class Skeleton:
             job=job,
             graph=self.graph,
             partition=self.partition,
-            layers=self.found.layers,
+            layers=self.probe.layers,
             task=self.task,
-            precomputed=self.precomputed,
+            precomputed=self.saving is not None,
         )
 
     def sampled(self, job: Job, most: int = SAMPLED_VIEWS) -> Sampled:
@@ -195,6 +195,38 @@ def _timed(strategy: Strategy, number: int) -> tuple[GraphView, float, float]:
     return view, thread_time() - began[0], process_time() - began[1]
 
 
+@dataclass(frozen=True)
+class ForCounting(Purpose):
+    """A job is put together to be counted: on one worker, with columns that are blank.
+
+    Attributes:
+        blank: By name, bytes of a row of each blank node column; further ones are added.
+    """
+
+    blank: dict[str, int]
+
+    def division(self, prepared: Prepared, comm: Comm) -> Division:
+        job = prepared.job
+        pair = Pair("hash", DEFAULT_PLACEMENT)
+        whole = divide(job, prepared.graph, pair, comm)
+        if job.embedding:
+            whole, self.blank["x"] = _with_learned(job, prepared.graph, whole)
+        return pair, whole, (), ()
+
+    def passes(self, prepared: Prepared, partition: Partition) -> Passes:
+        job = prepared.job
+        partition, settings, saving = passes_of(prepared, partition)
+        if saving is not None:
+            # of zeros, because the features are
+            totals = partition.node.column(PRECOMPUTED)
+            self.blank[PRECOMPUTED] = saving.width * totals.dtype.itemsize
+            partition = partition.overlay(
+                {PRECOMPUTED: BlankColumn(totals.shape, totals.dtype)}, {}
+            )
+        with backend_scope(job.backend), halo_scope(job.halo), pass_scope(settings):
+            return partition, settings, saving, probe(prepared.model, partition)
+
+
 def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
     """Prepare a job for counting.
 
@@ -213,26 +245,16 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
     blank = (
         {"x": int(np.prod(held.shape[1:])) * dtype.itemsize} if isinstance(held, np.ndarray) else {}
     )
-    prepared = prepare(
+    prepared = prepare_job(
         job, graph.replace(x=BlankColumn(held.shape, held.dtype)) if blank else graph, model
     )
-    made = prepared.model
-    kind = copy(prepared.kind)
+    fresh = replace(prepared, kind=copy(prepared.kind))
     loading = peak_bytes()
-    partition = build_partition(prepared.graph, SerialComm(), dtype=dtype, seed=job.seed)
-    if job.embedding:
-        partition, blank["x"] = _with_learned(job, prepared.graph, partition)
-    partition, settings, saving = passes_of(job, prepared, partition)
-    if saving is not None:
-        # of zeros, because the features are
-        totals = partition.node.column(PRECOMPUTED)
-        blank[PRECOMPUTED] = saving.width * totals.dtype.itemsize
-        partition = partition.overlay({PRECOMPUTED: BlankColumn(totals.shape, totals.dtype)}, {})
-    with backend_scope(job.backend), halo_scope(job.halo), pass_scope(settings):
-        found = probe(made, partition)
-        order = gradient_order(made, partition)
-        sums = sums_of_a_pass(made, partition)
-    prepared.kind.check_output(made, found)
+    assembly = assemble(prepared, SerialComm(), ForCounting(blank))
+    partition = assembly.partition
+    with assembly.scope(), halo_scope(job.halo):
+        order = gradient_order(assembly.model, partition)
+        sums = sums_of_a_pass(assembly.model, partition)
     # learned features and those beside them are read as dense rows
     density = (
         held.nnz / max(int(np.prod(held.shape)), 1)
@@ -249,16 +271,10 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
         (peak if peak > loading else now) - part,
         now - part,
     )
-    task, _ = prepared.build_task(partition, found.layers)
     return Skeleton(
-        job=job,
-        prepared=prepared,
-        kind=kind,
-        partition=partition,
-        settings=settings,
-        precomputed=saving is not None,
-        found=found,
-        task=task,
+        **vars(assembly),
+        prepared=fresh,
+        task=prepared.task(partition),
         order=order,
         sums=sums + 1,
         blank=blank,

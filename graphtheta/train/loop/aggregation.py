@@ -10,18 +10,17 @@ from typing import NamedTuple
 
 from graphtheta.base.logger import logger
 from graphtheta.engine.layer.dry_run import probe
-from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.precompute import Saving, precompute
 from graphtheta.engine.layer.settings import PassSettings, pass_scope, pass_settings
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.view.hop import depth, hops
 from graphtheta.errors import ConfigError, UserFunctionError
+from graphtheta.inference.forward.assembly import Prepared
 from graphtheta.inference.forward.self_loops import check_loops
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.edge.backend.fused import backend_scope
-from graphtheta.run.job.job import Job
 from graphtheta.samplers.hidden import refuse, why_refused
-from graphtheta.train.loop.prepare import Prepared, build_strategy
+from graphtheta.train.loop.prepare import build_strategy
 
 # batches that are measured
 MEASURED = 4
@@ -38,13 +37,12 @@ class Totals(NamedTuple):
 
 
 def passes_of(
-    job: Job, prepared: Prepared, partition: Partition, frozen: frozenset[Parameter] = frozenset()
+    prepared: Prepared, partition: Partition, frozen: frozenset[Parameter] = frozenset()
 ) -> Totals:
     """The settings of the passes of a job, and the partition that they read.
 
     Args:
-        job: The job.
-        prepared: Gives model and task.
+        prepared: Gives job, model and task.
         partition: This worker's part of the graph.
         frozen: Parameters that are not trained.
 
@@ -54,22 +52,19 @@ def passes_of(
 
     Collective: all ranks of the partition.
     """
-    model = prepared.model
-    segments = model.checkpoint_segments() if job.recompute else ()
+    segments = prepared.model.checkpoint_segments() if prepared.job.recompute else ()
     settings = PassSettings(frozenset(map(id, segments)), frozen=frozen)
-    with pass_scope(settings), backend_scope(job.backend):
-        check_loops(model, partition, prepared.unknown)
-        return first_totals(job, prepared, model, partition)
+    with pass_scope(settings), backend_scope(prepared.job.backend):
+        check_loops(prepared.model, partition, prepared.unknown)
+        return first_totals(prepared, partition)
 
 
-def first_totals(job: Job, prepared: Prepared, model: Model, partition: Partition) -> Totals:
+def first_totals(prepared: Prepared, partition: Partition) -> Totals:
     """Compute the totals of the first layer, if the job says so or, with ``precompute=auto``, if
     they make batches smaller.
 
     Args:
-        job: The job.
-        prepared: Gives the task.
-        model: The model.
+        prepared: Gives job, model and task.
         partition: This worker's part of the graph.
 
     Raises:
@@ -78,6 +73,7 @@ def first_totals(job: Job, prepared: Prepared, model: Model, partition: Partitio
 
     Collective: all ranks of the partition.
     """
+    job = prepared.job
     without = Totals(partition, pass_settings(), None)
     if job.precompute == "no":
         return without
@@ -88,7 +84,7 @@ def first_totals(job: Job, prepared: Prepared, model: Model, partition: Partitio
         return without
     refuse("precompute", job)
     if job.precompute == "auto" and job.strategy == "mini":
-        before, added = _rows(job, prepared, model, partition)
+        before, added = _rows(prepared, partition)
         if rank == 0:
             logger.info(
                 f"precompute=auto: {'on' if before < added else 'off'}; in the first batches, the"
@@ -97,9 +93,9 @@ def first_totals(job: Job, prepared: Prepared, model: Model, partition: Partitio
         if before >= added:
             return without
     try:
-        made, settings, saving = precompute(model, partition)
+        made, settings, saving = precompute(prepared.model, partition)
         with pass_scope(settings):
-            probe(model, made)
+            probe(prepared.model, made)
     except (ConfigError, UserFunctionError) as error:
         if job.precompute != "auto":
             raise
@@ -109,16 +105,19 @@ def first_totals(job: Job, prepared: Prepared, model: Model, partition: Partitio
     return Totals(made, settings, replace(saving, sampled=bool(job.fanout)))
 
 
-def _rows(job: Job, prepared: Prepared, model: Model, partition: Partition) -> tuple[int, int]:
+def _rows(prepared: Prepared, partition: Partition) -> tuple[int, int]:
     """Rows after the first layer in a few batches of all workers, and the further rows that it
     reads.
 
     Collective: all ranks of the partition.
     """
-    layers = probe(model, partition).layers
-    task, _ = prepared.build_task(partition, layers)
+    layers = probe(prepared.model, partition).layers
     strategy = build_strategy(
-        job=job, graph=prepared.graph, partition=partition, layers=layers, task=task
+        job=prepared.job,
+        graph=prepared.graph,
+        partition=partition,
+        layers=layers,
+        task=prepared.task(partition),
     )
     first = next(
         (i for i, hop in enumerate(hops(layers)) if hop.from_end == depth(layers) - 1), None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,30 +14,34 @@ from graphtheta.base.logger import logger
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.dry_run import Probe, probe
 from graphtheta.engine.layer.layer import Model
-from graphtheta.engine.layer.precompute import Saving
-from graphtheta.engine.layer.settings import PassSettings, pass_scope
+from graphtheta.engine.layer.settings import pass_scope
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.store.table import EmbeddingTable
 from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.strategy.task import Task
+from graphtheta.engine.train.metrics import choose_metric
 from graphtheta.engine.train.step import Training
-from graphtheta.engine.train.table import LearnedTable
 from graphtheta.engine.train.update import Schedule, UpdateRule
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.schema.schema import Schema
 from graphtheta.graph.splits.several import choose_split
-from graphtheta.inference.forward.limited import Limited, limited
+from graphtheta.inference.forward.assembly import (
+    Assembly,
+    Division,
+    Measured,
+    Passes,
+    Prepared,
+    Purpose,
+    assemble,
+    divided,
+)
 from graphtheta.inference.forward.reads import columns_read
 from graphtheta.ops.autodiff.tape import Parameter
-from graphtheta.ops.edge.backend.fused import backend_scope
 from graphtheta.ops.functions.losses.row_loss import RowLoss
 from graphtheta.ops.optimisers.optim import SGD, Adam, AdamW, Optimiser
-from graphtheta.partitioners.pairs import Pair
 from graphtheta.run.agreement.digest import Digests, graph_digests
 from graphtheta.run.agreement.ranks import check_graphs, check_jobs, check_models
-from graphtheta.run.dividing import choose_pair, divide
-from graphtheta.run.embeddings.setup import learned_types, with_embedding
+from graphtheta.run.embeddings.setup import learned_types
 from graphtheta.run.job.job import Job
 from graphtheta.run.memory.bound import (
     Extent,
@@ -48,14 +51,12 @@ from graphtheta.run.memory.bound import (
     memory_errors,
 )
 from graphtheta.samplers.hidden import hidden_by, refuse
-from graphtheta.tasks.evaluation.evaluate import Evaluator
-from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
 from graphtheta.tasks.kinds.pair_counts import PairCounts
 from graphtheta.train.loop.aggregation import passes_of
 from graphtheta.train.loop.groups import SETTINGS, Choice, Groups, frozen_parameters, rates
 from graphtheta.train.loop.make_model import Factory
 from graphtheta.train.loop.modes import ModeCounts, count_modes
-from graphtheta.train.loop.prepare import Prepared, build_strategy, choices_of, load_graph, prepare
+from graphtheta.train.loop.prepare import build_strategy, choices_of, load_graph, prepare_job
 from graphtheta.train.loop.schedule import schedule_of
 from graphtheta.train.reuse.caching.setup import with_cached_columns
 from graphtheta.train.reuse.macrobatch.setup import comm_of_views
@@ -104,22 +105,34 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class RunSetup:
-    """The parts of a run that do not change during training.
+class ForTraining(Purpose):
+    """A model on a graph is put together to be trained.
 
     Attributes:
-        job: The job.
-        comm: The workers.
-        model: The model; training changes its parameters and running statistics, and nothing else
-            of it.
-        info: Original ids of the whole graph.
-        pair: Node partitioner and edge placement.
-        partition: This worker's part of the graph.
-        settings: Settings of the passes of this run.
-        saving: The work saved by a precomputed total; None if there is none.
-        probe: Result of the dry run of the model.
+        frozen: Parameters that are not trained.
+    """
+
+    frozen: frozenset[Parameter]
+
+    def division(self, prepared: Prepared, comm: Comm) -> Division:
+        job = prepared.job
+        return divided(prepared, comm, comm_of_views(job, comm), job.epochs)
+
+    def passes(self, prepared: Prepared, partition: Partition) -> Passes:
+        partition, settings, saving = passes_of(prepared, partition, self.frozen)
+        partition = with_cached_columns(prepared.job, partition)
+        with pass_scope(settings):
+            return partition, settings, saving, probe(prepared.model, partition)
+
+
+@dataclass(frozen=True)
+class RunSetup(Measured):
+    """The parts of a run that do not change during training. Of the model it changes parameters and
+    running statistics, and nothing else.
+
+    Attributes:
         bound: Upper bound of the memory of this worker.
-        kind, task, evaluator: Kind of task, objective of training, and evaluator.
+        task: The objective of training.
         metric: Name of the metric that selects the best model.
         strategy: Makes the views.
         parameters: The parameters that are trained.
@@ -128,27 +141,13 @@ class RunSetup:
         independent: Whether each worker computes views of its own.
         modes: What both modes do with the first views; None unless the job chooses between them.
         choices: Settings that exist in Python only.
-        learned: Node columns that training changes.
-        tables: Their rows that are learned, which are saved.
-        limit: Passes by blocks; None if passes over the whole graph are within the memory limit.
         schema: Form of the graph, before self loops were added or dropped.
         prepared: How the dataset was prepared, see ``Trained``.
         digests: Of the graph, before structural features and self loops.
     """
 
-    job: Job
-    comm: Comm
-    model: Model
-    info: GraphInfo
-    pair: Pair
-    partition: Partition
-    settings: PassSettings
-    saving: Saving | None
-    probe: Probe
     bound: MemoryBound
-    kind: TaskKind
     task: Task
-    evaluator: Evaluator
     metric: str
     strategy: Strategy
     parameters: tuple[Parameter, ...]
@@ -157,9 +156,6 @@ class RunSetup:
     independent: bool
     modes: ModeCounts | None
     choices: Choices
-    learned: tuple[LearnedTable, ...]
-    tables: tuple[EmbeddingTable, ...]
-    limit: Limited | None
     schema: Schema
     prepared: dict[str, str]
     digests: Digests
@@ -172,12 +168,6 @@ class RunSetup:
             if self.modes is None
             else f"mode={'independent' if self.independent else 'cooperative'}; {self.modes}"
         )
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """Context in which passes use the settings of this run."""
-        with backend_scope(self.job.backend), pass_scope(self.settings):
-            yield
 
     def optimiser(self) -> Optimiser:
         """A new optimiser."""
@@ -202,27 +192,48 @@ class RunSetup:
 
     def training(self, reuse: Reuse) -> Training:
         """A new training, before its first update."""
-        job = self.job
-        return Training(
-            self.model,
+        return training_of(
+            self,
             self.strategy,
             self.optimiser(),
-            self.comm,
-            seed=job.seed,
-            backend=job.backend,
-            halo=job.halo,
-            views_per_step=self.views_per_step,
-            views_in_flight=job.views_in_flight,
-            staleness=job.staleness,
-            settings=self.settings,
-            rule=self.rule,
-            stored=self.probe.stored,
+            reuse,
             independent=self.independent,
-            features=reuse.caches.features,
-            ahead=reuse.macrobatches,
-            tables=self.learned,
-            foresight=reuse.foresight,
+            views_per_step=self.views_per_step,
+            views_in_flight=self.job.views_in_flight,
+            staleness=self.job.staleness,
+            rule=self.rule,
         )
+
+
+def training_of(
+    assembly: Assembly, strategy: Strategy, optimiser: Optimiser, reuse: Reuse, **settings: Any
+) -> Training:
+    """A training, before its first update.
+
+    Args:
+        assembly: The model on a graph.
+        strategy: Makes the views.
+        optimiser: Makes updates from gradients.
+        reuse: Caches and macrobatches.
+        **settings: Further arguments of ``Training``.
+    """
+    job = assembly.job
+    return Training(
+        assembly.model,
+        strategy,
+        optimiser,
+        assembly.comm,
+        seed=job.seed,
+        backend=job.backend,
+        halo=job.halo,
+        settings=assembly.settings,
+        stored=assembly.probe.stored,
+        features=reuse.caches.features,
+        ahead=reuse.macrobatches,
+        tables=assembly.learned,
+        foresight=reuse.foresight,
+        **settings,
+    )
 
 
 def build(
@@ -250,48 +261,42 @@ def build(
     with memory_errors(*SMALLER):
         featured = with_structural_features(job, whole, comm)
     with comm.agreed(), memory_errors(*SMALLER):
-        prepared = prepare(job, featured, model)
+        prepared = prepare_job(job, featured, model)
+        metric = choose_metric(job.metric, prepared.kind.measured)
         frozen = frozen_parameters(prepared.model, choices.freeze)
         schema = Schema.of(featured, learned_types(job, featured))
         described = choices.described(prepared.model, frozen)
     check_models(prepared.model, described, comm)
-    made = prepared.model
-    pair = choose_pair(job, prepared.graph, comm, job.epochs)
-    partition = divide(job, prepared.graph, pair, comm_of_views(job, comm), comm)
-    partition, learned, tables = with_embedding(job, prepared.graph, partition)
-    partition, settings, saving = passes_of(job, prepared, partition, frozen)
-    partition = with_cached_columns(job, partition)
-    with pass_scope(settings):
-        found = probe(made, partition)
-    prepared.kind.check_output(made, found)
-    _check_degrees(job=job, model=made, partition=partition, found=found, settings=settings)
-    _report(prepared, found, comm)
+    assembly = assemble(prepared, comm, ForTraining(frozen))
+    partition = assembly.partition
+    _check_degrees(assembly)
+    _report(assembly, prepared.graph)
     bound = memory_of(
         job=job,
         partition_bytes=partition.nbytes(),
         extent=Extent.of(partition),
-        found=found,
+        found=assembly.probe,
         rank=comm.rank,
         size=comm.size,
         scored=prepared.kind.scored(),
     )
     check_memory(bound, partition, job.strategy == "global")
-    task, evaluator = prepared.build_task(partition, found.layers)
-    limit = limited(job, partition, found)
-    evaluator.by_blocks = None if limit is None else limit.outputs
+    task = prepared.task(partition)
+    evaluator, limit = assembly.measuring(task)
     if choices.loss is not None:
         task.own_loss = RowLoss(choices.loss)
     strategy = build_strategy(
         job=job,
         graph=prepared.graph,
         partition=partition,
-        layers=found.layers,
+        layers=assembly.probe.layers,
         task=task,
-        precomputed=saving is not None,
+        precomputed=assembly.saving is not None,
     )
     views = job.views_of_a_step(comm.size)
     compared = job.mode != "cooperative" and comm.size > 1 and not strategy.alone
-    modes = count_modes(strategy, found, views, np.dtype(job.dtype).itemsize) if compared else None
+    itemsize = np.dtype(job.dtype).itemsize
+    modes = count_modes(strategy, assembly.probe, views, itemsize) if compared else None
     independent = strategy.alone or (
         modes is not None and "independent" in (job.mode, modes.faster)
     )
@@ -305,30 +310,19 @@ def build(
         schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm
     )
     return RunSetup(
-        job=job,
-        comm=comm,
-        model=made,
-        info=prepared.info,
-        pair=pair,
-        partition=partition,
-        settings=settings,
-        saving=saving,
-        probe=found,
-        bound=bound,
-        kind=prepared.kind,
-        task=task,
+        **vars(assembly),
         evaluator=evaluator,
-        metric=prepared.metric,
+        limit=limit,
+        bound=bound,
+        task=task,
+        metric=metric.name,
         strategy=strategy,
-        parameters=tuple(p for p in made.parameters() if p not in frozen),
+        parameters=tuple(p for p in assembly.model.parameters() if p not in frozen),
         rule=rule,
         views_per_step=views,
         independent=independent,
         modes=modes,
         choices=choices,
-        learned=learned,
-        tables=tables,
-        limit=limit,
         schema=schema,
         prepared=choices_of(job) if graph is None else {},
         digests=digests,
@@ -375,36 +369,35 @@ def memory_of(
     )
 
 
-def _report(prepared: Prepared, found: Probe, comm: Comm) -> None:
+def _report(assembly: Assembly, graph: Graph) -> None:
     """Log, on rank 0, what is probably a mistake in the labels or in the model."""
-    if comm.rank:
+    if assembly.comm.rank:
         return
-    text = prepared.kind.warning(prepared.graph) if prepared.kind.trains else ""
-    names = found.unread
+    text = assembly.kind.warning(graph) if assembly.kind.trains else ""
+    names = assembly.probe.unread
     if text:
         logger.warning(text)
     if names:
         logger.warning(
-            f"no operation in forward of {type(prepared.model).__name__} reads {', '.join(names)},"
+            f"no operation in forward of {type(assembly.model).__name__} reads {', '.join(names)},"
             " so it is not trained; pass the gt.Parameter itself to functions of gt: its .value is"
             " a constant"
         )
 
 
-def _check_degrees(
-    job: Job, model: Model, partition: Partition, found: Probe, settings: PassSettings
-) -> None:
+def _check_degrees(assembly: Assembly) -> None:
     """Refuse a model that reads degrees where the sampler hides edges, which they count.
 
     Raises:
         ConfigError: It does.
     """
+    job = assembly.job
     if hidden_by(job) is None:
         return
-    with pass_scope(settings), backend_scope(job.backend):
+    with assembly.scope():
         read = [
             name
-            for name in columns_read(model, partition, found.layers)
+            for name in columns_read(assembly.model, assembly.partition, assembly.probe.layers)
             if name.partition(".")[2] in ("in_degree", "out_degree")
         ]
     if read:

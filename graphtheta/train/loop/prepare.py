@@ -1,9 +1,9 @@
-"""Prepares a job: loads its graph, makes its model, and chooses task, metric and strategy."""
+"""Prepares a job: loads its graph, makes its model, and chooses task and strategy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,19 +16,15 @@ from graphtheta.engine.sampling.sampler import Sampler
 from graphtheta.engine.strategy.node_sets import NodeSetBatch
 from graphtheta.engine.strategy.strategy import ClusterBatch, GlobalBatch, MiniBatch, Strategy
 from graphtheta.engine.strategy.task import Task
-from graphtheta.engine.train.metrics import choose_metric
 from graphtheta.engine.view.hop import Layers, depth
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.datasets.dataset import load, preparation
-from graphtheta.inference.forward.self_loops import with_loops
+from graphtheta.inference.forward.assembly import Prepared, prepare
 from graphtheta.run.embeddings.setup import check_embedding
 from graphtheta.run.job.job import Job
-from graphtheta.samplers.hidden import check_times, hidden_by
 from graphtheta.samplers.make_sampler import make_sampler
 from graphtheta.samplers.orders.registry import make_order
-from graphtheta.tasks.evaluation.evaluate import Evaluator
-from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
 from graphtheta.tasks.kinds.registry import kind_for, readers
 from graphtheta.train.loop.kept_clusters import clusters_of
 from graphtheta.train.loop.make_model import Factory, make_model, refuse_unread
@@ -41,38 +37,6 @@ NO_NODE_SETS = frozenset(
 )
 # clusters that rank 0 sends to all workers at a time
 CLUSTERS_SENT = 1 << 20
-
-
-@dataclass
-class Prepared:
-    """A job with its graph, model and task.
-
-    Attributes:
-        job: The job.
-        graph: The message-passing graph.
-        model: The model.
-        info: Original ids of nodes and edges, for results.
-        kind: Kind of task.
-        metric: Name of the metric that selects the best model.
-        unknown: Integer edge columns without a value for the added self loops.
-    """
-
-    job: Job
-    graph: Graph
-    model: Model
-    info: GraphInfo
-    kind: TaskKind
-    metric: str
-    unknown: frozenset[str] = frozenset()
-
-    def build_task(self, partition: Partition, layers: Layers) -> tuple[Task, Evaluator]:
-        """The objective of training and the evaluator.
-
-        Collective: all ranks of the partition.
-        """
-        task = self.kind.objective(self.graph, partition)
-        task.weighting = self.kind.weighting(partition, task)
-        return task, self.kind.evaluator(partition, layers, task)
 
 
 def load_graph(job: Job) -> Graph:
@@ -100,7 +64,7 @@ def choices_of(job: Job) -> dict[str, str]:
     )
 
 
-def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Prepared:
+def prepare_job(job: Job, graph: Graph, given: Model | Factory | None = None) -> Prepared:
     """Choose the task, make the model, and add or remove edges of the graph as both require.
 
     Raises:
@@ -116,21 +80,7 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Pre
     for key, names in readers().items():
         if kind.name not in names:
             refuse_unread(job, {key}, f"task={kind.name}", f"give --task {' or '.join(names)}")
-    graph = kind.take(graph)
-    metric = choose_metric(job.metric, kind.measured)
-    model = make_model(job, graph, kind, given)
-    hidden = hidden_by(job)
-    check_times(graph, hidden, kind.name == "node")
-    looped = with_loops(graph, job.self_loops, model, hidden)
-    return Prepared(
-        job=job,
-        graph=looped.graph,
-        model=model,
-        info=looped.info,
-        kind=kind,
-        metric=metric.name,
-        unknown=looped.unknown,
-    )
+    return prepare(job, graph, kind, partial(make_model, job, given=given))
 
 
 def build_strategy(
