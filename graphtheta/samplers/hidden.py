@@ -15,7 +15,8 @@ from graphtheta.engine.sampling.sampler import Timed
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.columns import unit_of
 from graphtheta.graph.data.graph import Graph
-from graphtheta.graph.splits.times import check_stated, labelled_nodes
+from graphtheta.graph.splits.nodes import labelled_nodes
+from graphtheta.graph.splits.times import check_stated
 from graphtheta.samplers.registry import SAMPLERS
 
 REFUSED = "refused"

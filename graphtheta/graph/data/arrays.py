@@ -113,15 +113,9 @@ class GraphArrays:
         where: str = "",
         folder: str = "",
     ):
-        edge_index, x, y, edge_attr, edge_weight, edge_y, node_ids = map(
-            without_tensors, (edge_index, x, y, edge_attr, edge_weight, edge_y, node_ids)
-        )
-        train, val, test, edge_train, edge_val, edge_test, node_columns, edge_columns = map(
-            without_tensors,
-            (train, val, test, edge_train, edge_val, edge_test, node_columns, edge_columns),
-        )
-        if isinstance(edge_index, Mapping):
-            arrays = {
+        arrays = without_tensors(
+            {
+                "edge_index": edge_index,
                 "x": x,
                 "y": y,
                 "edge_attr": edge_attr,
@@ -134,82 +128,24 @@ class GraphArrays:
                 "edge_val": edge_val,
                 "edge_test": edge_test,
                 "node_ids": node_ids,
+                "node_columns": node_columns,
+                "edge_columns": edge_columns,
             }
-            others = {
-                "n_classes": n_classes,
-                "multilabel": multilabel,
-                "name": name,
-                "where": where,
-                "folder": folder,
-            }
-            columns_of = {"node_columns": node_columns, "edge_columns": edge_columns}
-            GraphArrays.__init__(
-                self,
-                **typed.joined(
-                    edge_index, n_nodes, {**arrays, **columns_of, **others, "meta": meta}
-                ),
-            )
+        )
+        facts = {
+            "n_classes": n_classes,
+            "multilabel": multilabel,
+            "name": str(name),
+            "meta": dict(meta or {}),
+            "folder": folder,
+        }
+        if isinstance(edge_index, Mapping):
+            arguments = typed.joined(n_nodes, {**arrays, **facts, "where": where})
+            GraphArrays.__init__(self, **arguments)
             return
-        put = partial(object.__setattr__, self)
-        src, dst = validation.check_edges(edge_index, where)
-        columns = tuple(node_columns.values()) if isinstance(node_columns, Mapping) else ()
-        n = validation.count_nodes(
-            n_nodes=n_nodes,
-            arrays=(x, y, train, val, test, node_ids, *columns),
-            src=src,
-            dst=dst,
-            where=where,
-        )
-        e = len(src)
-        validation.check_range(src, dst, n, where)
-        put("n_nodes", n)
-        put("src", src)
-        put("dst", dst)
-        put("x", validation.check_features(x=x, n=n, kind="node", field="x", where=where))
-        labels, classes, several = validation.check_labels(
-            y=y, n=n, n_classes=n_classes, multilabel=multilabel, where=where
-        )
-        put("y", labels)
-        put("n_classes", classes)
-        put("multilabel", several)
-        put(
-            "edge_attr",
-            validation.check_features(
-                x=edge_attr, n=e, kind="edge", field="edge_attr", where=where
-            ),
-        )
-        put(
-            "edge_weight",
-            validation.check_vector(
-                a=edge_weight, n=e, kind="edge", field="edge_weight", where=where
-            ),
-        )
-        put("edge_y", validation.check_targets(edge_y, e, where))
-        node_masks = dict(zip(NODE_MASKS, (train, val, test), strict=True))
-        edge_masks = dict(zip(EDGE_MASKS, (edge_train, edge_val, edge_test), strict=True))
-        for masks, kind, count in ((node_masks, "node", n), (edge_masks, "edge", e)):
-            for field in masks:
-                masks[field] = validation.check_mask(masks[field], count, kind, field, where)
-                put(field, masks[field])
-        validation.count_splits(node_masks | edge_masks, where)
-        for masks, kind, targets in (
-            (node_masks, "node", self.y),
-            (edge_masks, "edge", self.edge_y),
-        ):
-            validation.check_disjoint(masks, kind, where)
-            validation.check_labelled(
-                y=targets,
-                masks=masks,
-                kind=kind,
-                field="label" if kind == "node" else "target",
-                where=where,
-            )
-        put("node_ids", validation.check_node_ids(node_ids, n, where))
-        put("node_columns", check_columns(node_columns, n, "node", where))
-        put("edge_columns", check_columns(edge_columns, e, "edge", where))
-        put("name", str(name))
-        put("meta", dict(meta or {}))
-        put("folder", folder)
+        fields = {**facts, **_checked(arrays, n_nodes, n_classes, multilabel, where)}
+        for field, value in fields.items():
+            object.__setattr__(self, field, value)
 
     def __setattr__(self, field: str, value: Any) -> None:
         raise AttributeError(
@@ -327,15 +263,9 @@ class GraphArrays:
     @property
     def label_kind(self) -> str:
         """``"none"``, ``"classes"``, ``"multilabel"`` or ``"regression"``."""
-        if self.y is None:
-            return "none"
-        return (
-            "multilabel"
-            if self.multilabel
-            else "classes"
-            if self.y.dtype.kind == "i"
-            else "regression"
-        )
+        if self.y is None or self.multilabel:
+            return "none" if self.y is None else "multilabel"
+        return "classes" if self.y.dtype.kind == "i" else "regression"
 
     @property
     def original_ids(self) -> np.ndarray:
@@ -376,8 +306,6 @@ class GraphArrays:
         out = [("src", self.src), ("dst", self.dst)]
         for field in (*NODE_FIELDS, *EDGE_FIELDS):
             value = getattr(self, field)
-            if value is None:
-                continue
             if isinstance(value, TypedRows):
                 out += [
                     (f"{field}_type", value.kind),
@@ -388,7 +316,7 @@ class GraphArrays:
                     (f"{field}_{part}", getattr(value, part))
                     for part in ("data", "indices", "indptr")
                 ]
-            else:
+            elif value is not None:
                 out.append((field, value))
         return out + [
             (f"{field}.{name}", x)
@@ -426,10 +354,10 @@ class GraphArrays:
         """A graph with other edge arrays, by attribute, which come from checked ones and are not
         checked again.
         """
-        made: G = object.__new__(type(self))
+        graph: G = object.__new__(type(self))
         for field in GraphArrays.__slots__:
-            object.__setattr__(made, field, arrays.get(field, getattr(self, field)))
-        return made
+            object.__setattr__(graph, field, arrays.get(field, getattr(self, field)))
+        return graph
 
     @property
     def in_files(self) -> bool:
@@ -525,6 +453,74 @@ class GraphArrays:
                 else f"{self.n_splits} splits, the first {sizes}"
             )
         return f"{type(self).__name__}({self.name}: {', '.join(parts)})"
+
+
+def _checked(
+    arrays: Mapping[str, Any],
+    n_nodes: Any,
+    n_classes: int | None,
+    multilabel: bool | None,
+    where: str,
+) -> dict[str, Any]:
+    """The arrays of a graph of one numbering in their canonical form, by attribute, with what
+    follows from them.
+
+    Raises:
+        ShapeError, DataError: As of ``Graph``.
+    """
+    src, dst = validation.check_edges(arrays["edge_index"], where)
+    columns = arrays["node_columns"]
+    n = validation.count_nodes(
+        n_nodes=n_nodes,
+        arrays=(
+            *(arrays[field] for field in NODE_FIELDS),
+            *(columns.values() if isinstance(columns, Mapping) else ()),
+        ),
+        src=src,
+        dst=dst,
+        where=where,
+    )
+    validation.check_range(src, dst, n, where)
+    e = len(src)
+    x = validation.check_features(x=arrays["x"], n=n, kind="node", field="x", where=where)
+    y, n_classes, multilabel = validation.check_labels(
+        y=arrays["y"], n=n, n_classes=n_classes, multilabel=multilabel, where=where
+    )
+    edges = {
+        "edge_attr": validation.check_features(
+            x=arrays["edge_attr"], n=e, kind="edge", field="edge_attr", where=where
+        ),
+        "edge_weight": validation.check_vector(
+            x=arrays["edge_weight"], n=e, kind="edge", field="edge_weight", where=where
+        ),
+        "edge_y": validation.check_targets(arrays["edge_y"], e, where),
+    }
+    node_masks, edge_masks = (
+        {field: validation.check_mask(arrays[field], m, kind, field, where) for field in masks}
+        for masks, kind, m in ((NODE_MASKS, "node", n), (EDGE_MASKS, "edge", e))
+    )
+    validation.count_splits(node_masks | edge_masks, where)
+    for masks, kind, targets, what in (
+        (node_masks, "node", y, "label"),
+        (edge_masks, "edge", edges["edge_y"], "target"),
+    ):
+        validation.check_disjoint(masks, kind, where)
+        validation.check_labelled(y=targets, masks=masks, kind=kind, field=what, where=where)
+    return {
+        "n_nodes": n,
+        "src": src,
+        "dst": dst,
+        "x": x,
+        "y": y,
+        "n_classes": n_classes,
+        "multilabel": multilabel,
+        **edges,
+        **node_masks,
+        **edge_masks,
+        "node_ids": validation.check_node_ids(arrays["node_ids"], n, where),
+        "node_columns": check_columns(columns, n, "node", where),
+        "edge_columns": check_columns(arrays["edge_columns"], e, "edge", where),
+    }
 
 
 def _rebuild(kind: type[G], fields: dict[str, Any]) -> G:

@@ -30,23 +30,21 @@ EDGE_FIELDS = ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "
 LISTED = 12  # relations that a message lists
 
 
-def joined(
-    edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any]
-) -> dict[str, Any]:
+def joined(n_nodes: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a graph of one numbering.
 
     Args:
-        edge_index: Edges [2, n_edges] by (source type, name, destination type), in numbers of the
-            types.
         n_nodes: Number of nodes by type; None, or types left out: rows of their arrays, else
             largest id + 1.
-        fields: The other arguments of ``Graph``: arrays of nodes by type, those of edges by
+        fields: The other arguments of ``Graph``: edges [2, n_edges] by (source type, name,
+            destination type), in numbers of the types; arrays of nodes by type, those of edges by
             relation, named columns by name and then so.
 
     Raises:
         DataError, ShapeError: They do not fit together.
     """
     where = fields["where"]
+    edge_index = fields["edge_index"]
     names = [_triple(key, where) for key in edge_index]
     if not names:
         raise Origin(where, "edge_index").data(
@@ -62,11 +60,11 @@ def joined(
         **{field: _arrays(field, fields[field], where) for field in NODE_FIELDS + EDGE_FIELDS},
     }
     for field in ("node_columns", "edge_columns"):
-        given = fields[field] or {}
-        if not isinstance(given, Mapping):
-            raise Origin(where, field).data(f"got {shown(given)}", "give arrays by name and type")
+        columns = fields[field] or {}
+        if not isinstance(columns, Mapping):
+            raise Origin(where, field).data(f"got {shown(columns)}", "give arrays by name and type")
         fields[field] = {
-            name: _of_types(f"{field}[{name!r}]", x, where) for name, x in given.items()
+            name: _of_types(f"{field}[{name!r}]", x, where) for name, x in columns.items()
         }
     counts = _counts(names, ends, n_nodes, fields)
     first = dict(zip(counts, np.cumsum([0, *counts.values()])[:-1].tolist(), strict=True))
@@ -81,24 +79,20 @@ def joined(
             )
     lacks: dict[str, Any] = {}
     for field, code, of in (("node_columns", TYPE, counts), ("edge_columns", RELATION, sizes)):
-        if code in (fields[field] or {}):
+        columns = fields[field]
+        if code in columns:
             raise Origin(where, f"{field}[{code!r}]").data(
                 f"a graph with types has a column {code!r} of its own, of their codes",
                 f"choose another name, such as '{code}_code'",
             )
-        missing = {
-            name: [key for key, n in of.items() if n and key not in x]
-            for name, x in (fields[field] or {}).items()
-        }
         lacks[field.replace("columns", "lacks")] = {
-            name: keys for name, keys in missing.items() if keys
+            name: keys
+            for name, x in columns.items()
+            if (keys := [key for key, n in of.items() if n and key not in x])
         }
-        given = {
-            name: _together(f"{field}[{name!r}]", x, of, where)
-            for name, x in (fields[field] or {}).items()
-        }
-        out[field] = given | {
-            code: np.repeat(np.arange(len(of), dtype=np.int32), list(of.values()))
+        out[field] = {
+            **{name: _together(f"{field}[{name!r}]", x, of, where) for name, x in columns.items()},
+            code: np.repeat(np.arange(len(of), dtype=np.int32), list(of.values())),
         }
     widths = {
         meta: [_width(fields[field], key) for key in of]
@@ -121,33 +115,33 @@ def joined(
         )
         for end in (0, 1)
     )
-    for made in (src, dst, *(x for x in out.values() if isinstance(x, np.ndarray))):
+    for array in (src, dst, *(x for x in out.values() if isinstance(x, np.ndarray))):
         # nobody else has these, so that they need no copies
-        made.flags.writeable = False
+        array.flags.writeable = False
     return {**out, "edge_index": (src, dst), "n_nodes": sum(counts.values()), "meta": meta}
 
 
-def _arrays(field: str, given: Any, where: str) -> Any:
-    """What was given for types or relations as arrays by their names; None for nothing."""
-    if not isinstance(given, Mapping):
-        return given
+def _arrays(field: str, values: Any, where: str) -> Any:
+    """Values of types or relations as arrays by their names; None for nothing."""
+    if not isinstance(values, Mapping):
+        return values
     return {
         key: (
             rows
             if is_sparse(rows) or is_column(rows)
             else as_array(rows, Origin(where, f"{field}[{key!r}]"))
         )
-        for key, rows in given.items()
+        for key, rows in values.items()
     } or None
 
 
-def _of_types(field: str, given: Any, where: str) -> dict[Any, Any]:
+def _of_types(field: str, values: Any, where: str) -> dict[Any, Any]:
     """A named column, as arrays by the names of types or relations."""
-    if not isinstance(given, Mapping):
+    if not isinstance(values, Mapping):
         raise Origin(where, field).data(
-            f"got {shown(given)}", "a graph with types takes a dict of arrays by type"
+            f"got {shown(values)}", "a graph with types takes a dict of arrays by type"
         )
-    return dict(_arrays(field, given, where) or {})
+    return dict(_arrays(field, values, where) or {})
 
 
 def lacking(graph: Any, group: str, column: str) -> np.ndarray | None:
@@ -164,8 +158,8 @@ def lacking(graph: Any, group: str, column: str) -> np.ndarray | None:
         for key in graph.meta.get(f"{group}_lacks", {}).get(column, ())
     }
     names, codes = names_and_codes(graph, group)
-    found = [code for code, name in enumerate(names) if name in keys]
-    return np.isin(codes, found) if found and codes is not None else None
+    without = [code for code, name in enumerate(names) if name in keys]
+    return np.isin(codes, without) if without and codes is not None else None
 
 
 def names_and_codes(graph: Any, group: str) -> tuple[tuple[Any, ...], Any]:
@@ -255,24 +249,24 @@ def _counts(
             raise Origin(fields["where"], f"n_nodes[{kind!r}]").data(
                 f"got {shown(n)}", "give a whole number"
             )
-    found = {kind: int(n) for kind, n in stated.items()}
+    counts = {kind: int(n) for kind, n in stated.items()}
     ends_of = {kind for name in names for kind in name[::2]}
-    for field, given in [
+    for field, values in [
         *((field, fields[field]) for field in NODE_FIELDS),
-        *(fields["node_columns"] or {}).items(),
+        *fields["node_columns"].items(),
     ]:
-        for kind, rows in given.items() if isinstance(given, Mapping) else ():
+        for kind, rows in values.items() if isinstance(values, Mapping) else ():
             if kind not in ends_of | stated.keys():
                 raise Origin(fields["where"], field).data(
                     f"no relation has nodes of type {kind!r}",
                     "correct the name, or state its n_nodes",
                 )
-            found.setdefault(kind, _length(rows))
+            counts.setdefault(kind, _length(rows))
     largest: dict[str, int] = {}
     for name, pair in zip(names, ends, strict=True):
         for kind, end in zip((name[0], name[2]), pair, strict=True):
             largest[kind] = max(largest.get(kind, 0), int(end.max(initial=-1)) + 1)
-    return found | {kind: n for kind, n in largest.items() if kind not in found}
+    return counts | {kind: n for kind, n in largest.items() if kind not in counts}
 
 
 def _length(rows: Any) -> int:
@@ -295,16 +289,16 @@ def _check_ends(
             )
 
 
-def _together(field: str, given: Any, sizes: Mapping[Any, int], where: str) -> Any:
+def _together(field: str, values: Any, sizes: Mapping[Any, int], where: str) -> Any:
     """One array over all types: features and attributes side by side, ids as texts, and other
     values below each other.
     """
-    if not isinstance(given, Mapping):
+    if not isinstance(values, Mapping):
         raise Origin(where, field).data(
-            f"got {type(given).__name__}",
+            f"got {type(values).__name__}",
             f"a graph with types takes a dict by {', '.join(map(repr, sizes))}",
         )
-    for key, rows in given.items():
+    for key, rows in values.items():
         if key not in sizes:
             raise Origin(where, field).data(
                 f"there is no {key!r}", f"choose from {', '.join(map(repr, sizes))}"
@@ -315,17 +309,17 @@ def _together(field: str, given: Any, sizes: Mapping[Any, int], where: str) -> A
                 f"expected {sizes[key]} rows, got {n}", "give one row for each"
             )
     if field in ("x", "edge_attr"):
-        return _side_by_side(field, given, sizes)
+        return _side_by_side(field, values, sizes)
     if field == "node_ids":
         return np.concatenate(
-            [[f"{key}:{i}" for i in given.get(key, range(n))] for key, n in sizes.items()]
+            [[f"{key}:{i}" for i in values.get(key, range(n))] for key, n in sizes.items()]
         )
-    if field == "y" and len(given) > 1:
+    if field == "y" and len(values) > 1:
         raise Origin(where, field).data(
-            f"labels of {len(given)} types",
+            f"labels of {len(values)} types",
             "give those of one; the targets of a job are nodes of one type",
         )
-    parts = {key: np.asarray(rows) for key, rows in given.items()}
+    parts = {key: np.asarray(rows) for key, rows in values.items()}
     dtype = np.result_type(*parts.values())
     shape, *others = [rows.shape[1:] for rows in parts.values()]
     if any(other != shape for other in others):
@@ -333,7 +327,7 @@ def _together(field: str, given: Any, sizes: Mapping[Any, int], where: str) -> A
             f"rows of shapes {list(map(list, (shape, *others)))}",
             "give all types rows of one shape",
         )
-    # what is not given: no label, no target, no mask, weight 1, else 0
+    # what is not values: no label, no target, no mask, weight 1, else 0
     empty = {"y": np.nan, "edge_y": np.nan, "edge_weight": 1}.get(field, 0)
     if field == "y" and label_form(dtype.kind, math.prod(shape)) is LabelForm.CLASSES:
         dtype = np.dtype(np.int64)
@@ -349,27 +343,27 @@ def _together(field: str, given: Any, sizes: Mapping[Any, int], where: str) -> A
     )
 
 
-def _width(given: Mapping[Any, Any], key: Any) -> int:
+def _width(values: Mapping[Any, Any], key: Any) -> int:
     """Number of columns that a type has in the joined matrix."""
-    if key not in given:
+    if key not in values:
         return 0
-    shape = given[key].shape if hasattr(given[key], "shape") else np.shape(given[key])
+    shape = values[key].shape if hasattr(values[key], "shape") else np.shape(values[key])
     return int(np.prod(shape[1:], dtype=np.int64))
 
 
-def _side_by_side(field: str, given: Mapping[Any, Any], sizes: Mapping[Any, int]) -> Any:
+def _side_by_side(field: str, values: Mapping[Any, Any], sizes: Mapping[Any, int]) -> Any:
     """A matrix in which the columns of each type are 0 for the others."""
     import scipy.sparse as sp
 
     blocks = []
     for key, n in sizes.items():
-        rows = given.get(key, np.zeros((n, 0), np.float32))
+        rows = values.get(key, np.zeros((n, 0), np.float32))
         if is_column(rows):
             raise DataError(
                 f"{field}[{key!r}] is a feature store that is read by rows; a graph with types"
                 " needs arrays"
             )
-        blocks.append(rows if is_sparse(rows) else np.asarray(rows).reshape(n, _width(given, key)))
+        blocks.append(rows if is_sparse(rows) else np.asarray(rows).reshape(n, _width(values, key)))
     if field == "x" and _apart(blocks):
         return TypedRows(
             np.repeat(np.arange(len(blocks), dtype=KIND), [len(x) for x in blocks]), blocks

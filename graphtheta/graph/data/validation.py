@@ -7,6 +7,7 @@ that names where the array came from, the field, the first bad row and value, an
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,17 +78,17 @@ def frozen(a: np.ndarray) -> np.ndarray:
     return a
 
 
-def private(a: np.ndarray, given: Any) -> np.ndarray:
-    """A read-only array that its giver cannot change: a copy if it shares the memory of what was
-    given and could be written to.
+def private(a: np.ndarray, source: Any) -> np.ndarray:
+    """A read-only array that its giver cannot change: a copy if it shares the memory of its source,
+    which could be written to.
 
     Args:
         a: The array in canonical form.
-        given: What it was made of.
+        source: What it was made of.
     """
-    if isinstance(given, (list, tuple)):
+    if isinstance(source, (list, tuple)):
         return frozen(a)
-    source = np.asarray(given)
+    source = np.asarray(source)
     return frozen(a.copy() if source.flags.writeable and np.may_share_memory(a, source) else a)
 
 
@@ -208,15 +209,14 @@ def check_features(x: Any, n: int, kind: str, field: str, where: str) -> Any:
         )
     if is_sparse(x):
         return check_sparse(x, n, kind, origin)
-    given = x
-    x = as_array(x, origin)
-    x = x[:, None] if x.ndim == 1 else x
-    if x.ndim != 2:
+    a = as_array(x, origin)
+    a = a[:, None] if a.ndim == 1 else a
+    if a.ndim != 2:
         raise origin.shape(
-            f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each"
+            f"expected shape [{n}, d], got {list(a.shape)}", "give one row of features each"
         )
-    check_rows(x, n, kind, origin)
-    return private(to_float(x, kind, origin, exact=True), given)
+    check_rows(a, n, kind, origin)
+    return private(to_float(a, kind, origin, exact=True), x)
 
 
 def check_column(x: Any, n: int, kind: str, origin: Origin) -> None:
@@ -250,7 +250,7 @@ def check_sparse(x: Any, n: int, kind: str, origin: Origin) -> sp.csr_array | np
     check_rows(x, n, kind, origin)
     if x.dtype.kind not in "fiub":
         raise origin.data(f"values have dtype {x.dtype}", "features must be real numbers")
-    given = x
+    source = x
     x = sp.csr_array(x)
     try:
         # compiled code uses the indices unchecked
@@ -279,9 +279,8 @@ def check_sparse(x: Any, n: int, kind: str, origin: Origin) -> sp.csr_array | np
         )
     # a new matrix with read-only parts: SciPy shares the parts of the given one
     parts = (
-        private(own, getattr(given, part, own))
+        private(getattr(x, part), getattr(source, part, getattr(x, part)))
         for part in ("data", "indices", "indptr")
-        for own in [getattr(x, part)]
     )
     return sp.csr_array(tuple(parts), shape=x.shape)
 
@@ -364,9 +363,9 @@ def largest(x: np.ndarray) -> Any:
 def large_columns(a: Any) -> Iterator[tuple[int, np.ndarray | None, np.ndarray]]:
     """Columns with values beyond ``WHOLE32``: number, rows (None for all) and values of each."""
     if is_sparse(a):
-        found = np.unique(a.indices[np.abs(a.data) > WHOLE32])
+        large = np.unique(a.indices[np.abs(a.data) > WHOLE32])
         a = a.tocsc()
-        for column in found.tolist():
+        for column in large.tolist():
             part = slice(*a.indptr[column : column + 2])
             yield column, a.indices[part], a.data[part]
     else:
@@ -401,35 +400,33 @@ def not_finite(
     )
 
 
-def check_vector(a: Any, n: int, kind: str, field: str, where: str) -> np.ndarray | None:
+def check_vector(x: Any, n: int, kind: str, field: str, where: str) -> np.ndarray | None:
     """One finite float32 per row."""
-    if a is None:
+    if x is None:
         return None
     origin = Origin(where, field)
-    given = a
-    a = as_array(a, origin)
+    a = as_array(x, origin)
     check_rows(a, n, kind, origin)
     if a.ndim != 1:
         raise origin.shape(
             f"expected shape [{n}], got {list(a.shape)}", f"give one number per {kind}"
         )
-    return private(to_float(a, kind, origin, exact=True), given)
+    return private(to_float(a, kind, origin, exact=True), x)
 
 
-def check_targets(a: Any, n: int, where: str) -> np.ndarray | None:
+def check_targets(x: Any, n: int, where: str) -> np.ndarray | None:
     """Edge targets, float32 [n] or [n, k]; NaN marks an edge without a target."""
-    if a is None:
+    if x is None:
         return None
     origin = Origin(where, "edge_y")
-    given = a
-    a = as_array(a, origin)
+    a = as_array(x, origin)
     check_rows(a, n, "edge", origin)
     if a.ndim > 2:
         raise origin.shape(
             f"expected shape [{n}] or [{n}, k], got {list(a.shape)}",
             "flatten the targets of an edge",
         )
-    return private(to_float(a, "edge", origin, allow_nan=True, exact=True), given)
+    return private(to_float(a, "edge", origin, allow_nan=True, exact=True), x)
 
 
 def check_labels(
@@ -444,7 +441,7 @@ def check_labels(
     if y is None:
         return None, int(n_classes or 0), bool(multilabel)
     origin = Origin(where, "y")
-    given = y
+    source = y
     y = as_array(y, origin, "give a column of 0 and 1 for each class")
     check_rows(y, n, "node", origin)
     if y.ndim > 2:
@@ -459,8 +456,10 @@ def check_labels(
             "give at least one column, or leave y out",
         )
     if label_form(y.dtype.kind, y.shape[1]) is LabelForm.CLASSES and not multilabel:
-        classes, known = check_classes(y[:, 0].astype(np.int64, copy=False), n_classes, origin)
-        return private(classes, given), known, False
+        classes = y[:, 0].astype(np.int64, copy=False)
+        n_classes = int(classes.max(initial=-1)) + 1 if n_classes is None else int(n_classes)
+        check_classes(classes, n_classes, origin)
+        return private(classes, source), n_classes, False
     out = to_float(y, "node", origin, allow_nan=True, exact=True)
     binary = bool(np.all((out == 0) | (out == 1) | np.isnan(out)))
     if multilabel and not binary:
@@ -474,44 +473,41 @@ def check_labels(
         raise origin.shape(
             f"{out.shape[1]} columns for {n_classes} classes", "give one column per class"
         )
-    return private(out, given), out.shape[1] if several else 0, several
+    return private(out, source), out.shape[1] if several else 0, several
 
 
-def check_classes(y: np.ndarray, n_classes: int | None, origin: Origin) -> tuple[np.ndarray, int]:
+def check_classes(y: np.ndarray, n_classes: int, origin: Origin) -> None:
     """Class numbers 0..n_classes-1, or -1 for unlabelled."""
-    known = int(y.max(initial=-1)) + 1 if n_classes is None else int(n_classes)
-    if known > max(len(y), MOST_CLASSES):
+    if n_classes > max(len(y), MOST_CLASSES):
         raise origin.data(
-            f"{known} classes for {len(y)} nodes; the largest label is {int(y.max(initial=-1))}",
+            f"{n_classes} classes for {len(y)} nodes; the largest label is"
+            f" {int(y.max(initial=-1))}",
             "number the classes 0..C-1, for example by np.unique(y, return_inverse=True)[1]",
         )
-    wrong = np.flatnonzero((y < -1) | (y >= known))
+    wrong = np.flatnonzero((y < -1) | (y >= n_classes))
     if len(wrong):
         node = int(wrong[0])
         raise origin.data(
-            f"node {node} has label {int(y[node])}, outside 0..{known - 1} (or -1 for unlabelled)",
-            f"there are {known} classes; renumber the labels or state a larger n_classes",
+            f"node {node} has label {int(y[node])}, outside 0..{n_classes - 1} (or -1 for"
+            " unlabelled)",
+            f"there are {n_classes} classes; renumber the labels or state a larger n_classes",
         )
-    return y, known
 
 
-def check_mask(mask: Any, n: int, kind: str, field: str, where: str) -> np.ndarray | None:
+def check_mask(x: Any, n: int, kind: str, field: str, where: str) -> np.ndarray | None:
     """Boolean masks with one entry per row: [n], or [n, S] for S splits."""
-    if mask is None:
+    if x is None:
         return None
     origin = Origin(where, field)
-    given = mask
-    mask = as_array(mask, origin)
-    if mask.dtype.kind in "iuf" and mask.shape[:1] == (n,) and np.isin(mask, (0, 1)).all():
-        raise origin.data(
-            f"expected a bool mask, got dtype {mask.dtype}",
-            "make 0 and 1 truth values by np.asarray(mask).astype(bool)",
-        )
+    mask = as_array(x, origin)
     if mask.dtype != np.bool_:
+        binary = mask.dtype.kind in "iuf" and mask.shape[:1] == (n,) and np.isin(mask, (0, 1)).all()
         raise origin.data(
             f"expected a bool mask, got dtype {mask.dtype}",
-            f"a list of {kind} numbers becomes a mask by mask = np.zeros({n}, bool); mask[numbers]"
-            " = True",
+            "make 0 and 1 truth values by np.asarray(mask).astype(bool)"
+            if binary
+            else f"a list of {kind} numbers becomes a mask by mask = np.zeros({n}, bool);"
+            " mask[numbers] = True",
         )
     if mask.ndim not in (1, 2) or (mask.ndim == 2 and not mask.shape[1]):
         raise origin.shape(
@@ -519,7 +515,7 @@ def check_mask(mask: Any, n: int, kind: str, field: str, where: str) -> np.ndarr
             f"give one entry per {kind}",
         )
     check_rows(mask, n, kind, origin)
-    return private(mask, given)
+    return private(mask, x)
 
 
 def count_splits(masks: dict[str, np.ndarray | None], where: str) -> int:
@@ -543,15 +539,22 @@ def splits_of(mask: np.ndarray) -> np.ndarray:
 
 def check_disjoint(masks: dict[str, np.ndarray | None], kind: str, where: str) -> None:
     """No row is in two masks of a split."""
-    given = [(name, splits_of(mask)) for name, mask in masks.items() if mask is not None]
-    for i, (first, a) in enumerate(given):
-        for second, b in given[i + 1 :]:
-            both = np.flatnonzero((a & b).any(axis=1))
-            if len(both):
-                raise Origin(where, f"{first} and {second}").data(
-                    f"{len(both)} {kind}s are in both, the first is {kind} {int(both[0])}",
-                    "a row may be in only one of the masks",
-                )
+    splits = [(name, splits_of(mask)) for name, mask in masks.items() if mask is not None]
+    for (first, a), (second, b) in combinations(splits, 2):
+        both = np.flatnonzero((a & b).any(axis=1))
+        if len(both):
+            raise Origin(where, f"{first} and {second}").data(
+                f"{len(both)} {kind}s are in both, the first is {kind} {int(both[0])}",
+                "a row may be in only one of the masks",
+            )
+
+
+def labelled(y: np.ndarray) -> np.ndarray:
+    """Rows with a label or target, [n] bool, of labels or targets in canonical form."""
+    if y.dtype.kind == "i":
+        return np.asarray(y) >= 0
+    values = ~np.isnan(np.asarray(y))
+    return values if values.ndim == 1 else values.any(axis=1)
 
 
 def check_labelled(
@@ -560,14 +563,12 @@ def check_labelled(
     """Every row in a mask has a label or target."""
     if y is None:
         return
-    missing = (
-        y < 0 if y.dtype.kind == "i" else np.isnan(y) if y.ndim == 1 else np.isnan(y).all(axis=1)
-    )
+    missing = ~labelled(y)
     if not missing.any():
         return
     for name, mask in masks.items():
-        bad = np.flatnonzero(missing if mask is None else splits_of(mask).any(axis=1) & missing)
-        if mask is not None and len(bad):
+        bad = () if mask is None else np.flatnonzero(splits_of(mask).any(axis=1) & missing)
+        if len(bad):
             raise Origin(where, name).data(
                 f"{kind} {int(bad[0])} is in the mask but has no {field} ({len(bad)} such {kind}s)",
                 f"take {kind}s without {field} out of the mask",
@@ -581,7 +582,7 @@ def check_node_ids(ids: Any, n: int, where: str) -> np.ndarray | None:
     if ids is None:
         return None
     origin = Origin(where, "node_ids")
-    given = ids
+    source = ids
     ids = ids if hasattr(ids, "dtype") and in_files(ids) else as_array(ids, origin)
     if ids.dtype.kind not in "iuU":
         raise origin.data(
@@ -605,4 +606,4 @@ def check_node_ids(ids: Any, n: int, where: str) -> np.ndarray | None:
             f" {int(first[again])}",
             "original ids must be unique",
         )
-    return private(ids.astype(np.int64) if ids.dtype.kind in "iu" else ids, given)
+    return private(ids.astype(np.int64) if ids.dtype.kind in "iu" else ids, source)

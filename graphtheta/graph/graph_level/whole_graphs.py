@@ -24,6 +24,16 @@ NODE, GRAPH = "node", "graph"
 READOUT = "readout"
 # in ``meta``, whether ids of graphs are "int" or "text"
 IDS = "graph_ids"
+# in ``meta``, what the numbers of columns stand for
+FACTS = (
+    "node_categories",
+    "edge_categories",
+    "node_units",
+    "edge_units",
+    "one_hot",
+    "feature_scale",
+    "edge_attr_scale",
+)
 EDGE, MEMBER = (NODE, "edge", NODE), (NODE, "member", GRAPH)
 
 
@@ -69,10 +79,10 @@ def whole_graphs(
         DataError: An edge joins two graphs, a number is out of range, the graph has types or
             relations already, or its features are read from a file.
     """
-    given = {"y": y, "ids": ids, "train": train, "val": val, "test": test}
+    fields = {"y": y, "ids": ids, "train": train, "val": val, "test": test}
     of_graphs = {
         field: as_array(rows, Origin("", field))
-        for field, rows in given.items()
+        for field, rows in fields.items()
         if rows is not None
     }
     if isinstance(graphs, Graph):
@@ -92,22 +102,15 @@ def whole_graphs(
         raise ShapeError(
             f"{where}: graph_of has shape {list(of.shape)} and type {of.dtype}; {remedy}"
         )
-    stated = next(
-        (
-            len(of_graphs[field])
-            for field in ("y", "ids")
-            if field in of_graphs and of_graphs[field].ndim
-        ),
-        None,
-    )
-    stated = int(of.max(initial=-1)) + 1 if stated is None else stated
-    total = stated if n_graphs is None else n_graphs
+    rows = [of_graphs[field] for field in ("y", "ids") if field in of_graphs]
+    lengths = [len(x) for x in rows if x.ndim]
+    total = n_graphs
+    if total is None:
+        total = lengths[0] if lengths else int(of.max(initial=-1)) + 1
     _check(base, of, total, where)
-    known = check_node_ids(of_graphs.pop("ids", None), total, f"{where}: graphs")
-    numbered = known is None or known.dtype.kind == "i"
-    node_ids = {
-        kind: rows for kind, rows in ((NODE, names), (GRAPH, known)) if rows is not None
-    } or None
+    ids = check_node_ids(of_graphs.pop("ids", None), total, f"{where}: graphs")
+    numbered = ids is None or ids.dtype.kind == "i"
+    ids_of = {NODE: names, GRAPH: ids}
     targets: dict[str, Any] = {field: {GRAPH: rows} for field, rows in of_graphs.items()}
     # edges to readout nodes have the weight of an edge without one
     weight = (
@@ -122,7 +125,7 @@ def whole_graphs(
         edge_weight=weight,
         edge_attr=None if base.edge_attr is None else {EDGE: base.edge_attr},
         **targets,
-        node_ids=node_ids,
+        node_ids={kind: x for kind, x in ids_of.items() if x is not None} or None,
         node_columns={
             **{key: {NODE: x} for key, x in base.node_columns.items()},
             READOUT: {GRAPH: np.ones(total, np.int32)},
@@ -152,13 +155,12 @@ def graph_ids(graph: Graph) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _check(base: Graph, of: np.ndarray, total: int, where: str) -> None:
-    taken = [key for key in ("type", READOUT) if key in base.node_columns] + ["relation"] * (
-        "relation" in base.edge_columns
-    )
-    if taken:
+    reserved = [key for key in ("type", READOUT) if key in base.node_columns]
+    reserved += [key for key in ("relation",) if key in base.edge_columns]
+    if reserved:
         raise DataError(
-            f"{where} has the column {taken[0]!r} already; rename it: whole graphs have types and"
-            " relations of their own"
+            f"{where} has the column {reserved[0]!r} already; rename it: whole graphs have types"
+            " and relations of their own"
         )
     if is_column(base.x):
         raise DataError(
@@ -209,26 +211,34 @@ def _union(graphs: Sequence[Graph]) -> tuple[Graph, np.ndarray]:
                 f"graph {i} has the columns {', '.join(sorted(kind))}, graph 0"
                 f" {', '.join(sorted(kinds[0]))}; give all graphs the same"
             )
+    facts = [{key: g.meta[key] for key in FACTS if key in g.meta} for g in graphs]
+    for i, of_graph in enumerate(facts):
+        if of_graph != facts[0]:
+            key = next(key for key in FACTS if of_graph.get(key) != facts[0].get(key))
+            raise DataError(
+                f"graph {i} and graph 0 have different {key} in meta, so that the same numbers"
+                " stand for other values; import all graphs together"
+            )
 
     def joined(field: str) -> Any:
-        found = [getattr(g, field) for g in graphs]
-        if found[0] is None:
+        parts = [getattr(g, field) for g in graphs]
+        if parts[0] is None:
             return None
-        if any(map(is_column, found)):
+        if any(map(is_column, parts)):
             raise DataError(
                 f"whole_graphs: {field} of a graph is read from a file; give it as an array"
             )
-        for i, rows in enumerate(found):
-            if rows.shape[1:] != found[0].shape[1:]:
+        for i, rows in enumerate(parts):
+            if rows.shape[1:] != parts[0].shape[1:]:
                 raise ShapeError(
                     f"{field} of graph {i} has rows of shape {list(rows.shape[1:])}, of graph 0 "
-                    f"{list(found[0].shape[1:])}; give all graphs the same"
+                    f"{list(parts[0].shape[1:])}; give all graphs the same"
                 )
-        if not any(map(is_sparse, found)):
-            return np.concatenate(found)
+        if not any(map(is_sparse, parts)):
+            return np.concatenate(parts)
         import scipy.sparse as sp
 
-        return sp.vstack(found, format="csr")
+        return sp.vstack(parts, format="csr")
 
     def named(field: str) -> dict[str, np.ndarray]:
         return {
@@ -247,12 +257,18 @@ def _union(graphs: Sequence[Graph]) -> tuple[Graph, np.ndarray]:
         node_columns=named("node_columns"),
         edge_columns=named("edge_columns"),
         name=graphs[0].name,
+        meta=facts[0],
     )
     return union, np.repeat(np.arange(len(graphs)), sizes)
 
 
 def _columns(graph: Graph) -> set[str]:
-    fields = {
-        field for field in ("x", "edge_attr", "edge_weight") if getattr(graph, field) is not None
+    return {
+        *(
+            field
+            for field in ("x", "edge_attr", "edge_weight")
+            if getattr(graph, field) is not None
+        ),
+        *graph.node_columns,
+        *(f"edge column {name}" for name in graph.edge_columns),
     }
-    return fields | set(graph.node_columns) | set(graph.edge_columns)

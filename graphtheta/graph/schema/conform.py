@@ -14,16 +14,18 @@ import numpy as np
 
 from graphtheta.base.npy import in_files
 from graphtheta.base.sparse import is_sparse
-from graphtheta.base.typed_rows import EDGES, KIND, MOST_TYPES, TypedRows
+from graphtheta.base.typed_rows import EDGES, KIND, MOST_TYPES, NODES, TypedRows
 from graphtheta.errors import DataError
 from graphtheta.graph.data.columns import TIME_UNITS, listed, unit_of
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.scale import Scale
 from graphtheta.graph.data.typed import RELATION, TYPE, relation_of_columns, type_widths
-from graphtheta.graph.data.validation import frozen
+from graphtheta.graph.data.validation import frozen, labelled
 from graphtheta.graph.schema.rescaled import Recoded, picked, rescaled
 from graphtheta.graph.schema.schema import Column, Schema
 
+# what has types, as of ``blocks_of``
+Words = tuple[str, str, str, str]
 ADDED = "with gt.Graph(..., {}=...) or as a column of the import"
 
 
@@ -44,10 +46,8 @@ def conformed(graph: Graph, schema: Schema, read: Collection[str]) -> Graph:
     """
     where = f"{graph.name or 'the graph'}, unlike {schema.name}, on which the model was trained"
     fields: dict[str, Any] = {"meta": _meta(graph, schema)}
-    for group, known in (("node", schema.node_columns), ("edge", schema.edge_columns)):
-        fields[f"{group}_columns"] = MappingProxyType(
-            _columns(graph=graph, schema=schema, group=group, known=known, read=read, where=where)
-        )
+    for group in ("node", "edge"):
+        fields[f"{group}_columns"] = MappingProxyType(_columns(graph, schema, group, read, where))
     if "node.x" in read:
         fields["x"] = _features(graph, schema, where)
     if "edge.attr" in read:
@@ -87,25 +87,20 @@ def _meta(graph: Graph, schema: Schema) -> dict[str, Any]:
 
 
 def _columns(
-    graph: Graph,
-    schema: Schema,
-    group: str,
-    known: dict[str, Column],
-    read: Collection[str],
-    where: str,
+    graph: Graph, schema: Schema, group: str, read: Collection[str], where: str
 ) -> dict[str, Any]:
     """The named columns, those with codes of names in the codes of the schema."""
-    given = graph.node_columns if group == "node" else graph.edge_columns
-    found = dict(given)
-    for name, wanted in known.items():
+    columns = dict(graph.node_columns if group == "node" else graph.edge_columns)
+    wanted_columns = schema.node_columns if group == "node" else schema.edge_columns
+    for name, wanted in wanted_columns.items():
         if f"{group}.{name}" not in read:
             continue
-        if name not in given:
+        if name not in columns:
             raise DataError(
                 f"{where}, has no {group} column {name!r}, which the model reads as {wanted.text};"
-                f" it has {', '.join(given) or 'none'}; add it {ADDED.format(f'{group}_columns')}"
+                f" it has {', '.join(columns) or 'none'}; add it {ADDED.format(f'{group}_columns')}"
             )
-        x = given[name]
+        x = columns[name]
         form = Column(
             whole=x.dtype.kind == "i", width=0 if x.ndim == 1 else int(x.shape[1]), categories=[]
         )
@@ -121,10 +116,10 @@ def _columns(
             unit=unit_of(graph, group, name),
             where=where,
         )
-        found[name] = _codes(
+        columns[name] = _codes(
             graph=graph, schema=schema, group=group, name=name, wanted=wanted, where=where
         )
-    return found
+    return columns
 
 
 def _check_unit(group: str, name: str, wanted: str, unit: str, where: str) -> None:
@@ -207,10 +202,10 @@ def _translated(codes: Any, own: Sequence[Any], wanted: Sequence[Any], what: str
     if len(unknown):
         code = int(unknown[0])
         shown = repr(own[code]) if code < len(own) else f"with code {code}"
-        known = listed([str(name) for name in wanted]) or f"the codes 0 to {n - 1}"
+        expected = listed([str(name) for name in wanted]) or f"the codes 0 to {n - 1}"
         raise DataError(
-            f"{what} {shown}, which the model does not know; it knows {known}; leave such rows out,"
-            " or train with them"
+            f"{what} {shown}, which the model does not know; it knows {expected}; leave such rows"
+            " out, or train with them"
         )
     if not named:
         return codes
@@ -223,19 +218,7 @@ def _translated(codes: Any, own: Sequence[Any], wanted: Sequence[Any], what: str
 
 def _features(graph: Graph, schema: Schema, where: str) -> Any:
     """x with the columns of each type where the model expects them, and in its scale."""
-    wanted = schema.n_features - len(schema.meta.get("structural_scale", ()))
-    x = graph.x
-    own = Scale.of(graph.meta, "x")
-    scale = schema.scale("x")
-    kind = (
-        _types(graph, schema, where)
-        if any(s is not None and s.widths for s in (own, scale))
-        else None
-    )
-    if own is not None and list(graph.node_types) != schema.node_types:
-        # its columns are in the order of its own types
-        x = rescaled(x, own, None, graph.node_columns[TYPE] if own.widths else None)
-        own = None
+    x, own, kind = _unordered(graph, schema, NODES, where)
     x, own = _one_hot(
         x=x,
         own=own,
@@ -252,13 +235,87 @@ def _features(graph: Graph, schema: Schema, where: str) -> Any:
         what="x of type",
         where=where,
     )
+    wanted = schema.n_features - len(schema.meta.get("structural_scale", ()))
+    _check_width(x, wanted, f"{where}, has {{}} node features in x")
+    return None if x is None else rescaled(x, own, schema.scale("x"), kind)
+
+
+def _attributes(graph: Graph, schema: Schema, where: str) -> Any:
+    """edge_attr with the columns of each relation where the model expects them, in its scale."""
+    x, own, kind = _unordered(graph, schema, EDGES, where)
+    x = _blocks(
+        x=x,
+        own=graph.relations,
+        own_widths=graph.meta.get("relation_widths", []),
+        wanted=schema.relations,
+        widths=schema.relation_widths,
+        what="edge_attr of relation",
+        where=where,
+    )
+    _check_width(x, schema.n_edge_features, f"{where}, has {{}} edge attributes in edge_attr")
+    return None if x is None else rescaled(x, own, schema.scale("edge_attr"), kind, EDGES)
+
+
+def _unordered(
+    graph: Graph, schema: Schema, of: Words, where: str
+) -> tuple[Any, Scale | None, np.ndarray | None]:
+    """x or edge_attr, its scale, and the kinds of rows that scales need, None for others; values as
+    they were before they were scaled if the scale has the columns in the order of other types or
+    relations.
+    """
+    field = of[0]
+    x = getattr(graph, field)
+    own = Scale.of(graph.meta, field)
+    scales = (own, schema.scale(field))
+    apart = any(scale is not None and scale.widths for scale in scales)
+    kind = _kinds(graph, schema, of, where) if apart else None
+    names, wanted, codes = _sides(graph, schema, of)
+    if own is None or names == wanted:
+        return x, own, kind
+    if of is EDGES and own.widths:
+        codes = relation_of_columns(codes, graph.n_relations, len(own.widths))
+    return rescaled(x, own, None, codes if own.widths else None), None, kind
+
+
+def _sides(graph: Graph, schema: Schema, of: Words) -> tuple[list[Any], list[Any], Any]:
+    """The types or relations of a graph and of the schema, and the code of each row of the graph;
+    None without.
+    """
+    if of is NODES:
+        return list(graph.node_types), schema.node_types, graph.node_columns.get(TYPE)
+    return list(graph.relations), list(schema.relations), graph.edge_columns.get(RELATION)
+
+
+def _check_width(x: Any, wanted: int, what: str) -> None:
     width = 0 if x is None else int(x.shape[1])
     if width != wanted:
         raise DataError(
-            f"{where}, has {width or 'no'} node features in x; expected {wanted}; give the same"
-            " columns in the same order"
+            f"{what.format(width or 'no')}; expected {wanted}; give the same columns in the same"
+            " order"
         )
-    return None if x is None else rescaled(x, own, scale, kind)
+
+
+def _kinds(graph: Graph, schema: Schema, of: Words, where: str) -> np.ndarray:
+    """For each node its type, for each edge the relation that has its columns, in the codes of the
+    schema; one that it does not have gets a code behind them.
+    """
+    names, wanted, column = _sides(graph, schema, of)
+    if column is None:
+        _, what, kind, values = of
+        lacking = "types of nodes" if of is NODES else "relations"
+        field, code = ("node_columns", TYPE) if of is NODES else ("edge_columns", RELATION)
+        raise DataError(
+            f"{where}, has no {lacking}, but the {values} of each {kind} have a scale of"
+            f" their own; give the {kind}s of {what} {ADDED.format(field)} {code!r}, or the graph"
+            f" as dicts by {kind}"
+        )
+    codes = np.asarray(column)
+    if names and wanted and names != wanted[: len(names)]:
+        number = {name: code for code, name in enumerate(wanted)}
+        codes = np.array([number.get(name, len(number)) for name in names])[codes]
+    if of is EDGES and schema.relation_widths:
+        return relation_of_columns(codes, schema.n_relations, len(schema.relation_widths))
+    return codes
 
 
 def _one_hot(
@@ -309,80 +366,6 @@ def _one_hot(
     return picked(x, order), scale
 
 
-def _types(graph: Graph, schema: Schema, where: str) -> np.ndarray:
-    """Type of each node in the codes of the schema; a type that it does not have gets a code behind
-    them.
-    """
-    if TYPE not in graph.node_columns:
-        raise DataError(
-            f"{where}, has no types of nodes, but the features of each type have a scale of their"
-            f" own; give the types of nodes {ADDED.format('node_columns')} {TYPE!r}, or the graph"
-            " as dicts by type"
-        )
-    codes = np.asarray(graph.node_columns[TYPE])
-    own = list(graph.node_types)
-    if not own or not schema.node_types or own == schema.node_types[: len(own)]:
-        return codes
-    number = {name: code for code, name in enumerate(schema.node_types)}
-    return np.array([number.get(name, len(number)) for name in own])[codes]
-
-
-def _attributes(graph: Graph, schema: Schema, where: str) -> Any:
-    """edge_attr with the columns of each relation where the model expects them, in its scale."""
-    x = graph.edge_attr
-    own = Scale.of(graph.meta, "edge_attr")
-    scale = schema.scale("edge_attr")
-    kind = (
-        _relations(graph, schema, where)
-        if any(s is not None and s.widths for s in (own, scale))
-        else None
-    )
-    if own is not None and list(graph.relations) != schema.relations:
-        # its columns are in the order of its own relations
-        codes = (
-            relation_of_columns(graph.edge_columns[RELATION], graph.n_relations, len(own.widths))
-            if own.widths
-            else None
-        )
-        x = rescaled(x, own, None, codes)
-        own = None
-    x = _blocks(
-        x=x,
-        own=graph.relations,
-        own_widths=graph.meta.get("relation_widths", []),
-        wanted=schema.relations,
-        widths=schema.relation_widths,
-        what="edge_attr of relation",
-        where=where,
-    )
-    width = 0 if x is None else int(x.shape[1])
-    if width != schema.n_edge_features:
-        raise DataError(
-            f"{where}, has {width or 'no'} edge attributes in edge_attr; expected"
-            f" {schema.n_edge_features}; give the same columns in the same order"
-        )
-    return None if x is None else rescaled(x, own, scale, kind, EDGES)
-
-
-def _relations(graph: Graph, schema: Schema, where: str) -> np.ndarray:
-    """For each edge the relation that has its columns, in the codes of the schema; one that it does
-    not have gets a code behind them.
-    """
-    if RELATION not in graph.edge_columns:
-        raise DataError(
-            f"{where}, has no relations, but the attributes of each relation have a scale of their"
-            f" own; give the relations of edges {ADDED.format('edge_columns')} {RELATION!r}, or the"
-            " graph as dicts by relation"
-        )
-    codes = np.asarray(graph.edge_columns[RELATION])
-    own = list(graph.relations)
-    widths = schema.relation_widths
-    if own and schema.relations and own != schema.relations[: len(own)]:
-        number = {name: code for code, name in enumerate(schema.relations)}
-        codes = np.array([number.get(name, len(number)) for name in own])[codes]
-    return relation_of_columns(codes, schema.n_relations, len(widths)) if widths else codes
-
-
 def _blocks(
     x: Any,
     own: Sequence[Any],
@@ -399,7 +382,7 @@ def _blocks(
     if x is None or not own or not widths or own == wanted:
         return x
     at = dict(zip(own, np.cumsum([0, *own_widths]).tolist(), strict=False))
-    taken = []
+    picked_columns = []
     width_of = dict(zip(own, own_widths, strict=True))
     for name, width in zip(wanted, widths, strict=True):
         if width_of.get(name, 0) not in (0, width):
@@ -407,7 +390,9 @@ def _blocks(
                 f"{where}, has {width_of[name]} columns in {what} {name!r}; expected {width}; give"
                 " the same columns in the same order"
             )
-        taken += [at[name] + k for k in range(width)] if width_of.get(name, 0) else [-1] * width
+        picked_columns += (
+            [at[name] + k for k in range(width)] if width_of.get(name, 0) else [-1] * width
+        )
     if isinstance(x, TypedRows) and len(wanted) < MOST_TYPES:
         return _reordered(x, own, wanted, widths)
     import scipy.sparse as sp
@@ -418,8 +403,8 @@ def _blocks(
         if is_sparse(x)
         else np.concatenate((np.asarray(x), np.zeros((x.shape[0], 1), x.dtype)), axis=1)
     )
-    found = padded[:, taken]
-    return sp.csr_array(found) if is_sparse(found) else frozen(np.ascontiguousarray(found))
+    out = padded[:, picked_columns]
+    return sp.csr_array(out) if is_sparse(out) else frozen(np.ascontiguousarray(out))
 
 
 def _reordered(
@@ -428,10 +413,10 @@ def _reordered(
     """Rows with the types in another order; those of types that are not wanted have no columns."""
     number = {name: code for code, name in enumerate(wanted)}
     kind = np.array([number.get(name, len(wanted)) for name in own], KIND)[x.kind]
-    given = {name: block for name, block in zip(own, x.blocks, strict=True) if block.shape[1]}
+    block_of = {name: block for name, block in zip(own, x.blocks, strict=True) if block.shape[1]}
     count = np.bincount(kind, minlength=len(wanted) + 1)
     blocks = [
-        given.get(name, np.zeros((n, width), x.dtype))
+        block_of.get(name, np.zeros((n, width), x.dtype))
         for name, width, n in zip(wanted, widths, count, strict=False)
     ]
     return TypedRows(kind, [*blocks, *([np.zeros((count[-1], 0), x.dtype)] if count[-1] else [])])
@@ -479,7 +464,7 @@ def _labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:
     masks = (graph.train, graph.val, graph.test)
     if any(mask is not None for mask in masks):
         return {"y": y, **form}
-    return {"y": y, "test": y >= 0 if one else ~np.isnan(np.asarray(y)).all(axis=1), **form}
+    return {"y": y, "test": labelled(y), **form}
 
 
 def _label_columns(
@@ -494,16 +479,16 @@ def _label_columns(
     if list(own) == list(wanted):
         return y
     at = {name: column for column, name in enumerate(own)}
-    known = np.asarray(y)
+    values = np.asarray(y)
     for name in sorted(at.keys() - set(wanted)):
-        if (known[:, at[name]] == 1).any():
+        if (values[:, at[name]] == 1).any():
             raise DataError(
                 f"{what} {name!r}, which the model does not know; it knows "
                 f"{listed(list(wanted))}; leave the label out, or train with it"
             )
-    unnamed = np.where(np.isnan(known).all(axis=1), np.float32(np.nan), np.float32(0))
+    unnamed = np.where(np.isnan(values).all(axis=1), np.float32(np.nan), np.float32(0))
     return frozen(
-        np.stack([known[:, at[name]] if name in at else unnamed for name in wanted], axis=1)
+        np.stack([values[:, at[name]] if name in at else unnamed for name in wanted], axis=1)
     )
 
 
@@ -528,5 +513,5 @@ def _edge_labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:
         )
     if any(mask is not None for mask in (graph.edge_train, graph.edge_val, graph.edge_test)):
         return {}
-    known = ~np.isnan(np.asarray(graph.edge_y))
-    return {"edge_test": known if known.ndim == 1 else known.all(axis=1)}
+    complete = ~np.isnan(np.asarray(graph.edge_y))
+    return {"edge_test": complete if complete.ndim == 1 else complete.all(axis=1)}

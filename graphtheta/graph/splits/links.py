@@ -69,8 +69,8 @@ def link_split(graph: Graph, val: float = 0.05, test: float = 0.1, *, seed: int 
     message = message_graph(graph, part_of)
     part = part_of(0, graph.n_edges)
     pair = unordered_pairs(graph, 0, graph.n_edges)
-    held = [distinct_pairs(graph, pair, part == p) for p in (VAL, TEST)]
-    return LinkSplit(message, held[0], held[1], int((part == DROPPED).sum()))
+    held_out = (distinct_pairs(graph, pair, part == p) for p in (VAL, TEST))
+    return LinkSplit(message, *held_out, int((part == DROPPED).sum()))
 
 
 def link_parts(
@@ -113,21 +113,21 @@ def link_parts(
         return by_hash
 
     def held_out(begin: int, end: int) -> np.ndarray:
-        found = np.zeros(end - begin, np.int8) if masks else by_hash(begin, end)
+        parts = np.zeros(end - begin, np.int8) if masks else by_hash(begin, end)
         for mask, part in ((graph.edge_val, VAL), (graph.edge_test, TEST)):
             if mask is not None:
-                found[mask[begin:end]] = part
+                parts[mask[begin:end]] = part
         if relation is not None:
-            found[graph.edge_columns[RELATION][begin:end] != relation] = MESSAGE
-        return found
+            parts[graph.edge_columns[RELATION][begin:end] != relation] = MESSAGE
+        return parts
 
     ranges = [(a, min(a + CHUNK, graph.n_edges)) for a in range(0, graph.n_edges, CHUNK)]
-    given = [unordered_pairs(graph, a, b)[held_out(a, b) != MESSAGE] for a, b in ranges]
-    held = np.unique(np.concatenate([np.zeros(0, np.int64), *given]))
+    pairs = [unordered_pairs(graph, a, b)[held_out(a, b) != MESSAGE] for a, b in ranges]
+    without_messages = np.unique(np.concatenate([np.zeros(0, np.int64), *pairs]))
 
     def without_leaks(begin: int, end: int) -> np.ndarray:
         part = held_out(begin, end)
-        leaks = np.isin(unordered_pairs(graph, begin, end), held)
+        leaks = np.isin(unordered_pairs(graph, begin, end), without_messages)
         return np.where(leaks & (part == MESSAGE), DROPPED, part).astype(np.int8)
 
     return without_leaks

@@ -13,6 +13,7 @@ import numpy as np
 from graphtheta.base.rng import Purpose, bits, key, uniform
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.data.validation import labelled
 from graphtheta.graph.splits.identity import identities
 
 # words of random keys, one for each stream of draws
@@ -80,15 +81,15 @@ def class_split(
 
 
 def take(rest: np.ndarray, n: int, seed: int, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """Move n random rows out of a mask: (taken, left)."""
+    """Move n random rows out of a mask: (moved, left)."""
     rows = np.flatnonzero(rest)
     if len(rows) < n:
         raise DataError(
             f"the split needs {n} {what} nodes, but only {len(rows)} are left; lower the number"
         )
-    taken = np.zeros_like(rest)
-    taken[rows[np.lexsort((rows, bits(key(seed, Purpose.SPLIT, REST), rows)))[:n]]] = True
-    return taken, rest & ~taken
+    moved = np.zeros_like(rest)
+    moved[rows[np.lexsort((rows, bits(key(seed, Purpose.SPLIT, REST), rows)))[:n]]] = True
+    return moved, rest & ~moved
 
 
 def fraction_split(
@@ -130,6 +131,11 @@ def check_shares(*shares: float) -> None:
         )
 
 
+def labelled_nodes(graph: Graph) -> np.ndarray:
+    """Nodes with a label, [n_nodes] bool."""
+    return np.zeros(graph.n_nodes, bool) if graph.y is None else labelled(graph.y)
+
+
 def masks_of(part: np.ndarray) -> Masks:
     """Masks from part numbers 0, 1, 2 (anything else: in none)."""
     return part == 0, part == 1, part == 2
@@ -160,9 +166,8 @@ def split_nodes(graph: Graph, kind: str, seed: int, options: dict[str, Any]) -> 
             raise ConfigError(
                 f'{graph.name} has no node labels to split; choose split="auto" or split="none"'
             )
-        labelled = ~np.isnan(graph.y).all(axis=1) if graph.y.ndim == 2 else graph.y >= 0
         ids = identities(graph)(np.arange(graph.n_nodes))
         return graph.with_masks(
-            *fraction_split(graph.n_nodes, labelled=labelled, seed=seed, ids=ids)
+            *fraction_split(graph.n_nodes, labelled=labelled(graph.y), seed=seed, ids=ids)
         )
     raise ConfigError(f"unknown split {kind!r}; choose auto, public, random, fraction or time")

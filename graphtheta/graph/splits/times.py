@@ -9,7 +9,7 @@ from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.typed import lacking, names_and_codes
 from graphtheta.graph.data.validation import Origin, as_array
-from graphtheta.graph.splits.nodes import Masks, check_shares
+from graphtheta.graph.splits.nodes import Masks, check_shares, labelled_nodes
 
 # the node or edge column that jobs split by, and the shares of validation and test links
 TIME = "time"
@@ -86,13 +86,6 @@ def _before(times: np.ndarray, ordered: np.ndarray, share: float) -> np.ndarray:
     if share > 1 - 1e-9:
         return np.ones(len(times), bool)
     return times < ordered[min(round(share * len(ordered)), len(ordered) - 1)]
-
-
-def labelled_nodes(graph: Graph) -> np.ndarray:
-    """Nodes with a label, [n_nodes] bool."""
-    if graph.y is None:
-        return np.zeros(graph.n_nodes, bool)
-    return ~np.isnan(graph.y).all(axis=1) if graph.y.ndim == 2 else np.asarray(graph.y) >= 0
 
 
 def check_stated(

@@ -23,15 +23,9 @@ def rows_per_block(shape: Sequence[int], dtype: np.dtype) -> int:
     return max(1, BLOCK_BYTES // max(1, prod(shape[1:]) * dtype.itemsize))
 
 
-def block_sums(values: np.ndarray, rows: int, blocks: range) -> list[str]:
-    """The checksums of some blocks.
-
-    Args:
-        values: [n, ...], C-contiguous.
-        rows: Rows of a block.
-        blocks: Their numbers.
-    """
-    return [_sum(_bytes(values[b * rows : (b + 1) * rows])) for b in blocks]
+def block_sum(values: np.ndarray) -> str:
+    """The checksum of the rows of a block, [n, ...], C-contiguous."""
+    return _sum(_bytes(values))
 
 
 def file_sums(path: Path, begin: int, size: int, blocks: range) -> list[tuple[str, int]]:

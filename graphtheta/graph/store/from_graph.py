@@ -68,13 +68,13 @@ def write_store(
                 writer.column(group, name, len_of(values), values.shape[1:], values.dtype),
                 comm,
             )
-        known = graph.label_kind in ("none", "classes")
+        classes = graph.label_kind in ("none", "classes")
         writer.finish(
             graph.n_nodes,
             graph.n_edges,
             graph.meta,
             name=graph.name,
-            n_classes=graph.n_classes if known else None,
+            n_classes=graph.n_classes if classes else None,
             multilabel=graph.multilabel,
         )
     return rounding

@@ -119,11 +119,11 @@ class Manifest(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Manifest:
-        known = {(c.group, c.name) for c in self.columns}
-        if len(known) < len(self.columns):
+        names = {(c.group, c.name) for c in self.columns}
+        if len(names) < len(self.columns):
             raise ValueError("a column is listed twice")
         for name in ("src", "dst"):
-            if ("edge", name) not in known:
+            if ("edge", name) not in names:
                 raise ValueError(f"the column edge.{name} is missing")
         for c in self.columns:
             n = self.n_nodes if c.group == "node" else self.n_edges

@@ -148,7 +148,8 @@ def _ranges(x: Any, comm: Comm, where: str) -> tuple[np.ndarray, np.ndarray]:
 
     Collective: all ranks of comm.
     """
-    found = [np.full(x.shape[1], np.inf), np.full(x.shape[1], -np.inf)]
+    low = np.full(x.shape[1], np.inf)
+    high = -low
     with comm.agreed():
         if is_sparse(x) or (is_column(x) and x.sparse):
             raise DataError(
@@ -157,17 +158,15 @@ def _ranges(x: Any, comm: Comm, where: str) -> tuple[np.ndarray, np.ndarray]:
             )
         for rows in _parts(x, comm):
             values = rows_of(x, rows)
-            found = [
-                np.minimum(found[0], values.min(axis=0)),
-                np.maximum(found[1], values.max(axis=0)),
-            ]
-            if not np.isfinite(found).all():
+            low = np.minimum(low, values.min(axis=0))
+            high = np.maximum(high, values.max(axis=0))
+            if not np.isfinite([low, high]).all():
                 row, column = np.argwhere(~np.isfinite(values))[0].tolist()
                 raise DataError(
                     f"{where}: x: node {rows[0] + row}, column {column} is {values[row, column]};"
                     " replace or drop values that are not finite first"
                 )
-    return -comm.all_max(-found[0]), comm.all_max(found[1])
+    return -comm.all_max(-low), comm.all_max(high)
 
 
 def _parts(x: Any, comm: Comm) -> Iterator[np.ndarray]:

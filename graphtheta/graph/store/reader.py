@@ -17,7 +17,7 @@ from graphtheta.engine.store.mapped import MappedColumn
 from graphtheta.engine.store.quantised import QuantisedColumn
 from graphtheta.errors import FormatError
 from graphtheta.graph.data.graph import Graph
-from graphtheta.graph.store.checksum import PageSums, block_sums, share
+from graphtheta.graph.store.checksum import PageSums, block_sum, share
 from graphtheta.graph.store.manifest import AGAIN, Column, Manifest, file_name, read_manifest
 from graphtheta.graph.store.text import StoredTexts
 
@@ -93,7 +93,7 @@ class StoreColumns:
     def __init__(self, folder: Path):
         self.folder = folder
         self.manifest = read_manifest(folder)
-        self._known: dict[tuple[str, str], Column] = {
+        self._by_name: dict[tuple[str, str], Column] = {
             (c.group, c.name): c for c in self.manifest.columns
         }
         self._unused = {f"{c.group}.{c.name}": None for c in self.manifest.columns}
@@ -112,17 +112,19 @@ class StoreColumns:
         fields["x"] = self.features("node", "x")
         fields["edge_attr"] = (
             self.array("edge", "attr")
-            if ("edge", "attr") in self._known
+            if ("edge", "attr") in self._by_name
             else self.sparse("edge", "attr")
         )
         fields["node_ids"] = (
             self.texts("node", "ids")
-            if ("node", "ids.bytes") in self._known
+            if ("node", "ids.bytes") in self._by_name
             else self.array("node", "ids")
         )
         for group in FIELDS:
             named = [
-                name for kind, name in self._known if kind == group and name.startswith("columns.")
+                name
+                for kind, name in self._by_name
+                if kind == group and name.startswith("columns.")
             ]
             fields[f"{group}_columns"] = {
                 name.partition(".")[2]: self.array(group, name) for name in named
@@ -155,11 +157,11 @@ class StoreColumns:
         """Features in one of their forms: read by rows, as they are or as codes, or CSR; None if
         there are none.
         """
-        if (group, name) in self._known:
+        if (group, name) in self._by_name:
             return self.column(group, name)
-        if (group, f"{name}.type") in self._known:
+        if (group, f"{name}.type") in self._by_name:
             return self.typed(group, name)
-        if (group, f"{name}.codes") not in self._known:
+        if (group, f"{name}.codes") not in self._by_name:
             return self.sparse(group, name)
         scale = self.array(group, f"{name}.scale")
         zero = self.array(group, f"{name}.zero")
@@ -185,12 +187,12 @@ class StoreColumns:
 
     def sparse(self, group: str, name: str) -> Any:
         """A CSR array of mapped parts; None if there is none."""
-        found = {part: self.array(group, name + part) for part in CSR_PARTS}
-        parts = [values for values in found.values() if values is not None]
+        arrays = {part: self.array(group, name + part) for part in CSR_PARTS}
+        parts = [values for values in arrays.values() if values is not None]
         if not parts:
             return None
-        if len(parts) < len(found):
-            missing = next(part for part, values in found.items() if values is None)
+        if len(parts) < len(arrays):
+            missing = next(part for part, values in arrays.items() if values is None)
             raise FormatError(f"{self.folder}: column {group}.{name}{missing} is missing; {AGAIN}")
         if any(values.ndim != 1 for values in parts) or any(
             values.dtype.kind != "i" for values in parts[1:]
@@ -248,7 +250,7 @@ class StoreColumns:
 
     def _take(self, group: str, name: str) -> Column | None:
         self._unused.pop(f"{group}.{name}", None)
-        return self._known.get((group, name))
+        return self._by_name.get((group, name))
 
 
 def _mapped(folder: Path, c: Column) -> np.ndarray:
@@ -257,12 +259,12 @@ def _mapped(folder: Path, c: Column) -> np.ndarray:
     return values
 
 
-def _compare(folder: Path, c: Column | None, found: Any) -> None:
+def _compare(folder: Path, c: Column | None, values: Any) -> None:
     """Compare a file with what the manifest says about it."""
-    if c is not None and (found.dtype != c.type or list(found.shape) != c.shape):
+    if c is not None and (values.dtype != c.type or list(values.shape) != c.shape):
         raise FormatError(
-            f"{folder / c.file}: holds {list(found.shape)} of {found.dtype}, but the manifest says"
-            f" {c.shape} of {c.dtype}; {AGAIN}"
+            f"{folder / c.file}: holds {list(values.shape)} of {values.dtype}, but the manifest"
+            f" says {c.shape} of {c.dtype}; {AGAIN}"
         )
 
 
@@ -270,7 +272,8 @@ def _verify(folder: Path, c: Column, blocks: range) -> None:
     """Compare blocks of a column with their checksums."""
     values = _mapped(folder, c)
     for block in blocks:
-        if block_sums(values, c.rows_per_block, range(block, block + 1)) != [c.checksums[block]]:
+        begin = block * c.rows_per_block
+        if block_sum(values[begin : begin + c.rows_per_block]) != c.checksums[block]:
             raise _damaged(folder, c, block)
 
 

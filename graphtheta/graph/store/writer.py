@@ -95,9 +95,9 @@ class ColumnWriter:
         at = self._begin + begin * self._row_bytes
         try:
             while data:
-                done = os.pwrite(self._file.fileno(), data, at)
-                data = data[done:]
-                at = at + done
+                n = os.pwrite(self._file.fileno(), data, at)
+                data = data[n:]
+                at += n
         except OSError as error:
             raise unwritable(self.path, "the column", error, SHARED) from None
 
@@ -322,7 +322,7 @@ class StoreWriter:
         blocks = share(-(-c.shape[0] // rows), self._comm.rank, self._comm.size)
         with self._agreed():
             sums = c.sums(rows, blocks)
-        found = [pair for part in self._comm.all_gather(sums) for pair in part]
+        pairs = [pair for part in self._comm.all_gather(sums) for pair in part]
         return {
             "group": group,
             "name": name,
@@ -330,8 +330,8 @@ class StoreWriter:
             "dtype": c.dtype.name,
             "shape": list(c.shape),
             "rows_per_block": rows,
-            "checksums": [checksum for checksum, _ in found],
-            "page_sums": [page_sum for _, page_sum in found],
+            "checksums": [checksum for checksum, _ in pairs],
+            "page_sums": [page_sum for _, page_sum in pairs],
         }
 
     def _publish(self, text: str) -> None:
