@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 from machine import declared
+from whole_links import links_at
 
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
@@ -21,7 +22,6 @@ from graphtheta.models import build_model
 from graphtheta.ops import SGD, Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
 from graphtheta.samplers.neighbour import NeighbourSampler
-from graphtheta.tasks.kinds.links import Links
 
 N = 40
 E = 160
@@ -104,7 +104,7 @@ def node_task(part, graph):
 def link_task(part, graph):
     pairs = np.unique(np.sort(graph.edge_index[:, graph.src != graph.dst], axis=0), axis=1)
     known = np.unique(np.concatenate((pairs[0] * N + pairs[1], pairs[1] * N + pairs[0])))
-    return LinkTask(part, Links.of(part, pairs[0], pairs[1], known, 2, 7)), 1, LINK_MODELS
+    return LinkTask(part, links_at(part, pairs[0], pairs[1], known, 2, 7)), 1, LINK_MODELS
 
 
 def edge_task(part, graph):

@@ -130,6 +130,22 @@ def atomic_file(path: Path, begins: bytes = b"") -> Iterator[BinaryIO]:
     sync_folder(path.parent)
 
 
+def write_json(
+    path: Path | str,
+    value: object,
+    what: str,
+    remedy: str = "free disk space or make the folder writable",
+) -> None:
+    """Write a value as indented JSON in place of a file; ``what`` and ``remedy`` are as of
+    ``unwritable``.
+
+    Raises:
+        FormatError: It cannot be written.
+    """
+    with file_errors(path, what, remedy), atomic_file(Path(path)) as file:
+        file.write((to_json(value, indent=1) + "\n").encode())
+
+
 def started_file(path: Path) -> BinaryIO:
     """A new file that has replaced ``path`` and is written from now on.
 

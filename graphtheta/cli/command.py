@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 import graphtheta
-from graphtheta.base.atomic import atomic_file, file_errors
+from graphtheta.base.atomic import write_json
 from graphtheta.base.console import amount, figure, pairs, say, table
 from graphtheta.base.logger import logger, start_logging
-from graphtheta.base.strict_json import to_json
 from graphtheta.cli.rounding import halo_error
 from graphtheta.cli.warmup import jobs_of, warm_up
 from graphtheta.engine.comm.communicator import Comm
@@ -95,7 +94,7 @@ def train_all(job: Job, comm: Comm) -> None:
             )
         say_positive(", ".join(positive))
         record = {"seeds": job.seeds, "metrics": values, "ranks": comm.size}
-        write_json(job.folder / RESULT_FILE, record | as_entry(", ".join(positive)))
+        write_json(job.folder / RESULT_FILE, record | as_entry(", ".join(positive)), "the results")
 
 
 def check_startable(jobs: list[Job], comm: Comm) -> None:
@@ -148,7 +147,7 @@ def train_once(job: Job, comm: Comm) -> Result:
     trainer.save(job.folder / WEIGHTS)
     record, lines = _outcome(trainer, result)
     if comm.rank == 0:
-        write_json(job.folder / RESULT_FILE, record)
+        write_json(job.folder / RESULT_FILE, record, "the results")
     shown = {
         name: value
         for name, value in result.metrics.items()
@@ -528,13 +527,3 @@ def as_entry(positive: str) -> dict[str, str]:
 def metrics_line(metrics: dict[str, float]) -> str:
     """Metrics in one line."""
     return ", ".join(f"{name.replace('_', ' ')} {figure(value)}" for name, value in metrics.items())
-
-
-def write_json(path: Path, record: dict[str, Any]) -> None:
-    """Write a record as indented JSON.
-
-    Raises:
-        FormatError: The file cannot be written.
-    """
-    with file_errors(path, "the results"), atomic_file(path) as f:
-        f.write((to_json(record, indent=1) + "\n").encode())

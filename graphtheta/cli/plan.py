@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from graphtheta.analytics.features import with_structural_features
-from graphtheta.base.atomic import atomic_file, check_replaceable, file_errors
+from graphtheta.base.atomic import check_replaceable, write_json
 from graphtheta.base.console import say
 from graphtheta.base.logger import start_logging
-from graphtheta.base.strict_json import to_json
 from graphtheta.base.wording import did_you_mean
 from graphtheta.engine.runtime.start import launched, run_main, start
 from graphtheta.errors import ConfigError, MemoryLimitError
@@ -27,6 +26,8 @@ from graphtheta.run.job.rules import OnlyWith, rules_of
 from graphtheta.train.loop.prepare import load_graph
 
 STRATEGIES = ("global", "mini", "cluster")
+# what --json writes, and what to do if it cannot be written
+FIGURES = ("the figures", "give another file with --json")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -101,7 +102,7 @@ def plan(argv: list[str], ready: bool = False) -> int:
         if again or (n_compiled() and not ready):
             return apart(argv)
         if options.json:
-            write_json(Path(options.json), [row.figures() for row in rows])
+            write_json(options.json, [row.figures() for row in rows], *FIGURES)
         say(report(rows, limit, speed))
         if not any(limit.fits(row) for row in rows):
             more = [p for p in MORE_WORKERS if max(workers) < p <= graph.n_nodes]
@@ -269,16 +270,3 @@ def bytes_of(text: str) -> int:
             f"--memory-limit: got '{text}', expected a size above 0 such as 8G, 512M or 1.5G"
         )
     return int(found)
-
-
-def write_json(path: Path, figures: object) -> None:
-    """Write all figures.
-
-    Raises:
-        FormatError: The file cannot be written.
-    """
-    with (
-        file_errors(path, "the figures", "give another file with --json"),
-        atomic_file(path) as f,
-    ):
-        f.write((to_json(figures, indent=1) + "\n").encode())

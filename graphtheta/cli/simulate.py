@@ -7,11 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from graphtheta.analytics.features import with_structural_features
-from graphtheta.base.atomic import check_replaceable
+from graphtheta.base.atomic import check_replaceable, write_json
 from graphtheta.base.console import say
 from graphtheta.base.costs import POST
 from graphtheta.base.logger import start_logging
-from graphtheta.cli.plan import STRATEGIES, alike, jobs_of, listed, numbers, write_json
+from graphtheta.cli.plan import FIGURES, STRATEGIES, alike, jobs_of, listed, numbers
 from graphtheta.engine.comm.delayed import read_link
 from graphtheta.engine.runtime.start import launched, run_main, start
 from graphtheta.errors import ConfigError, FormatError
@@ -75,8 +75,9 @@ def simulate(argv: list[str]) -> int:
             )
         if options.json:
             write_json(
-                Path(options.json),
+                options.json,
                 {"cluster": asdict(cluster), "points": [point.figures() for point in points]},
+                *FIGURES,
             )
         say(report(points, cluster))
         if options.plot:

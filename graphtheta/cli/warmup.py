@@ -7,12 +7,12 @@ needs the same kernels.
 
 from __future__ import annotations
 
-import logging
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from graphtheta.base.logger import logger
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.graph.data.arrays import EDGE_MASKS, NODE_MASKS
 from graphtheta.graph.data.graph import Graph
@@ -26,7 +26,6 @@ from graphtheta.train.loop.trainer import Trainer
 NODES = 48
 EDGES = 192
 BATCH = 8
-LOG = logging.getLogger("graphtheta")
 
 
 def small(graph: Graph) -> Graph:
@@ -93,9 +92,7 @@ def warm_up(jobs: list[Job], comm: Comm) -> tuple[int, float]:
             graph=small(load_graph(job)), job=shortened(job).without_dataset(), comm=comm
         )
         trainer.fit()
-        LOG.info(
-            "%s with %s batches: %d kernels so far", job.model, job.strategy, kernels() - before
-        )
+        logger.info(f"{job.model} with {job.strategy} batches: {kernels() - before} kernels so far")
     comm.barrier()
     return kernels() - before, perf_counter() - began
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import graphs
 import numpy as np
 import pytest
+from whole_links import links_at
 
 import graphtheta.ops as gt
 from graphtheta.engine.comm.simulated import run_simulated
@@ -16,7 +17,6 @@ from graphtheta.engine.strategy.task import EdgeTask, LinkTask, NodeTask, label_
 from graphtheta.engine.train.metrics import choose_metric
 from graphtheta.ops import Parameter
 from graphtheta.tasks.evaluation.evaluate import EdgeEvaluator, LinkEvaluator, NodeEvaluator
-from graphtheta.tasks.kinds.links import Links
 
 RUNS = [(size, graphs.PLACEMENTS[i]) for size, i in ((1, 0), (2, 3), (3, 4), (4, 1), (8, 5))]
 
@@ -176,8 +176,8 @@ def test_links():
 
     def held(p):
         return {
-            "val": Links.of(p, graph.src[:30], graph.dst[:30], known, 9, 1),
-            "test": Links.of(p, src, dst, known, 9, 2),
+            "val": links_at(p, graph.src[:30], graph.dst[:30], known, 9, 1),
+            "test": links_at(p, src, dst, known, 9, 2),
         }
 
     negative = run_simulated(
@@ -204,7 +204,7 @@ def test_links_without_negatives_have_no_rank(caplog):
     n = 9
     graph = graphs.fill(np.zeros(n - 1, int), np.arange(1, n), n)
     known = np.unique(np.concatenate((graph.src * n + graph.dst, graph.dst * n + graph.src)))
-    held = lambda p: {"test": Links.of(p, graph.src[:4], graph.dst[:4], known, 3, 1)}
+    held = lambda p: {"test": links_at(p, graph.src[:4], graph.dst[:4], known, 3, 1)}
     for metrics, _ in evaluate(graph, links_of(held), Pairs()):
         assert np.isnan(metrics["test_mrr"]) and np.isfinite(metrics["test_loss"])
     text = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import graphs
 import numpy as np
 import pytest
+from whole_links import links_at
 
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import MIRROR, build_partition
@@ -12,7 +13,6 @@ from graphtheta.engine.sampling.positions import positions_of
 from graphtheta.engine.strategy.strategy import MiniBatch
 from graphtheta.engine.strategy.task import LinkTask, NodeTask
 from graphtheta.samplers.neighbour import NeighbourSampler
-from graphtheta.tasks.kinds.links import Links
 
 GRAPHS = {**graphs.odd_graphs(), "random": graphs.random_graph()}
 
@@ -101,7 +101,7 @@ def test_batches_prepare_positions_before_views_are_pipelined():
         positions_of(p, p.relations["edge"], True)
         assert not sum(stage["messages"] for stage in comm.ledger.since(before).values())
         MiniBatch(q, ["in"], NodeTask(q, "classes"), batch_size=4, sampler=NeighbourSampler((-1,)))
-        links = Links.of(
+        links = links_at(
             q, graph.src, graph.dst, np.unique(graph.src * graph.n_nodes + graph.dst), 1, 0
         )
         MiniBatch(q, ["in"], LinkTask(q, links), batch_size=4, sampler=NeighbourSampler((2,)))

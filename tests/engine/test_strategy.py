@@ -5,6 +5,7 @@ from __future__ import annotations
 import graphs
 import numpy as np
 import pytest
+from whole_links import links_at
 
 import graphtheta.ops as gt
 from graphtheta.engine.comm.simulated import run_simulated
@@ -16,7 +17,6 @@ from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.ops import Parameter, Tape
 from graphtheta.samplers.neighbour import NeighbourSampler
-from graphtheta.tasks.kinds.links import Links
 
 RING = np.arange(24)
 BASE = graphs.random_graph(24, 60, seed=2, hub=False).without_self_loops()
@@ -214,7 +214,7 @@ def test_excluded_edges_do_not_count_as_degrees():
 
     def program(comm):
         p = build_partition(GRAPH, comm, "vertex-cut")
-        links = Links.of(p, GRAPH.src[keep], GRAPH.dst[keep], known, 1, 0)
+        links = links_at(p, GRAPH.src[keep], GRAPH.dst[keep], known, 1, 0)
         strategy = ClusterBatch(
             p, ["in"], LinkTask(p, links), clusters=CLUSTERS[p.masters], degrees="view"
         )
@@ -236,7 +236,7 @@ def test_no_cluster_with_a_target_is_an_error_on_all_ranks():
 
     def program(comm):
         p = build_partition(GRAPH, comm)
-        links = Links.of(p, np.array([0, 1]), np.array([1, 2]), np.array([1, 26]), 1, 0)
+        links = links_at(p, np.array([0, 1]), np.array([1, 2]), np.array([1, 26]), 1, 0)
         with pytest.raises(
             DataError, match=r"no cluster holds a training target.*fewer and larger clusters"
         ):
@@ -274,7 +274,7 @@ def test_global_views_are_made_once_and_links_draw_anew():
         keep = GRAPH.src < GRAPH.dst
         links = LinkTask(
             p,
-            Links.of(
+            links_at(
                 p, GRAPH.src[keep], GRAPH.dst[keep], np.unique(GRAPH.src * 24 + GRAPH.dst), 1, 0
             ),
         )

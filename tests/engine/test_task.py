@@ -7,6 +7,7 @@ from __future__ import annotations
 import graphs
 import numpy as np
 import pytest
+from whole_links import links_at
 
 import graphtheta.ops as gt
 from graphtheta.engine.comm.simulated import run_simulated
@@ -46,7 +47,7 @@ def pairs_of(graph):
 
 def links_of(p, graph, negatives=3, key=5):
     """This worker's part of the links of a graph."""
-    return Links.of(p, *pairs_of(graph), negatives, key)
+    return links_at(p, *pairs_of(graph), negatives, key)
 
 
 class Dot(Layer):
@@ -420,6 +421,6 @@ def test_bad_settings():
             LinkTask(p, links_of(p, GRAPH), supervision=0)
         none = np.zeros(0, np.int64)
         with pytest.raises(DataError, match="no links to train on"):
-            LinkTask(p, Links.of(p, none, none, none, 1, 0))
+            LinkTask(p, links_at(p, none, none, none, 1, 0))
 
     run_simulated(1, program)

@@ -192,15 +192,24 @@ def test_nodes_of_one_type_and_ids_of_text() -> None:
     def program(comm: Any, **keys: Any) -> Any:
         trainer = gt.Trainer("sage", g, comm=comm, task="link", **KEYS, **keys)
         trainer.fit()
-        return trainer.embed()[1] if comm.rank == 0 else trainer.embed(), trainer.top(ids[nodes], k)
+        h = trainer.embed()
+        return (
+            h[1] if comm.rank == 0 else h,
+            trainer.top(ids[nodes], k),
+            trainer.top(ids[nodes].astype(object), k),
+        )
 
     out = linked(g)
     np.fill_diagonal(out, True)
     for size, partitioner, masters in WORKERS:
-        h, found = run_simulated(size, program, partitioner=partitioner, masters=masters)[0]
+        h, found, of_objects = run_simulated(
+            size, program, partitioner=partitioner, masters=masters
+        )[0]
         numbers, scores = by_sorting((h @ h.T)[nodes], out[nodes], k)
         same(found, np.where(numbers < 0, "", ids[numbers]), scores)
         assert (found[0][1, -3:] == ["", "", ""]).all() and np.isnan(found[1][1, -3:]).all()
+        # pandas gives texts as objects
+        same(of_objects, *found)
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -369,6 +378,7 @@ timed_none_held = partial(none_held, strategy="mini", fanout="4,3", sampler="tem
         ),
         (rates, [0, 99], {}, r"nodes\[1\]: the graph has no node 99; give original ids"),
         (rates, ["a"], {}, r"nodes\[0\]: the graph has no node 'a'"),
+        (rates, [0], {"candidates": [1.0]}, "candidates: got values of type float64; give origin"),
         (rates, [0], {"candidates": [1, -1]}, r"candidates\[1\]: the graph has no node -1"),
         (rates, [0], {"relation": "rates"}, "asked for without a relation"),
         (

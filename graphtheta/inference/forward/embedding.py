@@ -69,23 +69,24 @@ def embedded(model: Model, partition: Partition, probe: Probe, superstep: int) -
     return np.asarray(graph.wanted_result.value)
 
 
-def asked_ids(ids: np.ndarray, nodes: Any) -> np.ndarray:
+def asked_ids(ids: np.ndarray, nodes: Any, field: str = "nodes") -> np.ndarray:
     """The ids that are asked for, [m].
 
     Args:
         ids: Original ids of all nodes, [n_nodes].
         nodes: Original ids, or a mask [n_nodes] of bools.
+        field: Names them in messages.
 
     Raises:
         ConfigError: A mask of another length, or no ids.
     """
-    asked = as_array(nodes, Origin("", "nodes"))
+    asked = as_array(nodes, Origin("", field))
     if asked.dtype != np.bool_:
         # texts of other libraries are objects
         asked = np.array(asked.tolist()) if asked.dtype == object else asked
         if asked.size and asked.dtype.kind not in "iuU":
             raise ConfigError(
-                f"nodes: got values of type {asked.dtype}; give original ids, as predict returns"
+                f"{field}: got values of type {asked.dtype}; give original ids, as predict returns"
                 " them, or a mask"
             )
         return asked.reshape(-1)

@@ -174,9 +174,10 @@ def numbers_of(
     Collective: all ranks of the partition.
     """
     asked = as_array(ids, Origin("", field))
+    given = asked_ids(np.arange(partition.n_nodes), asked, field)
     if asked.dtype == np.bool_:
-        return asked_ids(np.arange(partition.n_nodes), asked)
-    wanted, at = np.unique(asked.reshape(-1), return_inverse=True)
+        return given
+    wanted, at = np.unique(given, return_inverse=True)
     found = np.full(len(wanted), -1, np.int64)
     own = info.ids(partition.masters)
     if len(wanted) and (wanted.dtype.kind == "U") == (own.dtype.kind == "U"):

@@ -8,7 +8,6 @@ from pathlib import Path
 from threading import Lock, Thread
 from time import monotonic
 from types import TracebackType
-from typing import Any
 
 from graphtheta.base.atomic import sweep_asides
 from graphtheta.base.console import complain, say
@@ -27,7 +26,7 @@ from graphtheta.run.checkpoints.checkpoint import (
     sweep,
     write_checkpoint,
 )
-from graphtheta.run.job.job import Job
+from graphtheta.run.job.job import Job, as_text
 from graphtheta.run.job.rules import flag
 
 # seconds between two checkpoints if checkpoint_every is 0
@@ -256,18 +255,18 @@ def check_same(job: Job, manifest: Manifest, folder: Path) -> None:
     """
     if manifest.job_hash == job_hash(job):
         return
-    mine = job.model_dump(mode="json")
+    ours = job.model_dump(mode="json")
     defaults = Job().model_dump(mode="json")
-    for key in {**mine, **manifest.job}:
-        own = mine.get(key, defaults.get(key))
+    for key in {**ours, **manifest.job}:
+        here = ours.get(key, defaults.get(key))
         theirs = manifest.job.get(key, defaults.get(key))
-        if key in FREE or own == theirs:
+        if key in FREE or here == theirs:
             continue
-        own_text = "not given" if own is None else _shown(own)
-        shown = "not given" if theirs is None else _shown(theirs)
+        here_shown = "not given" if here is None else as_text(here)
+        shown = "not given" if theirs is None else as_text(theirs)
         remedy = f"drop {flag(key)}" if theirs is None else f"give {flag(key)} {shown}"
         raise ConfigError(
-            f"{key}={own_text}, but the run in {folder} has {key}={shown}; {remedy} to resume it,"
+            f"{key}={here_shown}, but the run in {folder} has {key}={shown}; {remedy} to resume it,"
             f" all of its keys with --config {folder / 'job.yaml'}, or choose another folder with"
             " --out"
         )
@@ -277,9 +276,3 @@ def job_hash(job: Job) -> str:
     """A hash of the keys that change numbers."""
     keys = {key: value for key, value in job.model_dump(mode="json").items() if key not in FREE}
     return hashlib.blake2b(to_json(keys, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return ",".join(str(x) for x in value)
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -352,7 +352,7 @@ def choices(key: str, field: FieldInfo | None = None) -> tuple[Any, ...]:
 
 
 def as_text(value: Any) -> str:
-    """A value as one would write it as a flag or in YAML; a tuple is that of a fanout."""
-    if isinstance(value, tuple):
+    """A value as one would write it as a flag or in YAML; a tuple or list is that of a fanout."""
+    if isinstance(value, (tuple, list)):
         return ",".join("all" if n == ALL_NEIGHBOURS else str(n) for n in value)
     return str(value).lower() if isinstance(value, bool) else str(value)

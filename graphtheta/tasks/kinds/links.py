@@ -50,42 +50,6 @@ class Links:
     cutoff: np.ndarray | None = None
     weight: np.ndarray | None = None
 
-    @classmethod
-    def of(
-        cls,
-        partition: Partition,
-        src: np.ndarray,
-        dst: np.ndarray,
-        known: np.ndarray,
-        negatives: int,
-        key: int,
-    ) -> Links:
-        """This worker's part of links that all workers hold in memory.
-
-        Args:
-            partition: Gives the owners of the sources.
-            src, dst: Ends of the positives, [n] int64, the same on every rank; each unordered pair
-                once.
-            known: Sorted keys of all links of all splits, the same on every rank.
-            negatives: Negatives per positive.
-            key: Key of the draws.
-
-        Collective: all ranks of the partition.
-        """
-        directory = partition.directory
-        rank = partition.halo_comm.rank
-        mine = np.flatnonzero(directory.owner(src) == rank)
-        own_keys = known[directory.owner(known // partition.n_nodes) == rank]
-        return cls(
-            numbers=mine,
-            src=src[mine],
-            dst=dst[mine],
-            n_links=len(src),
-            known=own_keys,
-            negatives=negatives,
-            key=key,
-        )
-
     def of_step(self, step: int) -> Links:
         return replace(self, key=key(self.key, Purpose.NEGATIVE, step))
 

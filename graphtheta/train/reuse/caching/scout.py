@@ -9,7 +9,6 @@ from typing import Protocol
 
 import numpy as np
 
-from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.deal import members
 from graphtheta.engine.train.parts import parts_of
@@ -45,11 +44,14 @@ class Scout:
         views_per_step: Views of a step.
         independent: Whether each worker computes views of its own.
         own: In independent mode, whether rows of this worker's masters count.
+
+    Attributes:
+        partition: This worker's part of the graph.
     """
 
     def __init__(self, strategy: Strategy, views_per_step: int, independent: bool, own: bool):
         self._strategy = strategy
-        self._partition = strategy.partition
+        self.partition = strategy.partition
         self._per_step = views_per_step
         self._independent = independent
         self._own = own
@@ -60,7 +62,7 @@ class Scout:
         return sum(map(len, self._groups()))
 
     def _groups(self) -> list[list[tuple[int, int]]]:
-        width = self._partition.halo_comm.size if self._independent else 1
+        width = self.partition.halo_comm.size if self._independent else 1
         return groups_of(self._strategy.steps_per_epoch, self._per_step, width)
 
     def groups_from(self, epoch: int, first: int, n: int) -> list[tuple[int, int, int]]:
@@ -71,14 +73,14 @@ class Scout:
             n: Number of groups; those of the last step are complete.
         """
         steps = self._groups()
-        found = list[tuple[int, int, int]]()
-        while len(found) < n and steps:
+        following = list[tuple[int, int, int]]()
+        while len(following) < n and steps:
             for groups in steps:
-                if groups[0][0] >= first and len(found) < n:
-                    found += [(epoch, begin, end) for begin, end in groups]
+                if groups[0][0] >= first and len(following) < n:
+                    following += [(epoch, begin, end) for begin, end in groups]
             epoch = epoch + 1
             first = 0
-        return found
+        return following
 
     def dry_run(self, epoch: int, first: int, n: int) -> Iterator[np.ndarray]:
         """Keys of the rows that this worker reads for each of n groups of views, [n] int64;
@@ -107,7 +109,7 @@ class Scout:
     def _of_view(self, view: GraphView) -> np.ndarray:
         """Keys of the rows of a view that all workers compute together."""
         return (
-            np.arange(self._partition.n_masters)
+            np.arange(self.partition.n_masters)
             if view.rows is None
             else view.rows.astype(np.int64, copy=False)
         )
@@ -120,7 +122,7 @@ class Scout:
         return (
             ids
             if self._own
-            else ids[self._partition.directory.owner(ids) != self._partition.halo_comm.rank]
+            else ids[self.partition.directory.owner(ids) != self.partition.halo_comm.rank]
         )
 
     def most_connected(self, n: int) -> np.ndarray:
@@ -129,7 +131,7 @@ class Scout:
 
         Collective: all ranks of the partition.
         """
-        p = self._partition
+        p = self.partition
         degree = p.node.read("out_degree")
         best = np.lexsort((p.masters, -degree))[:n]
         if not self._independent:
@@ -145,13 +147,7 @@ class Scout:
             )
             for x in (p.masters, degree)
         )
-        found: np.ndarray = ids[np.lexsort((ids, -degrees))[:n]]
-        return found
-
-    @property
-    def partition(self) -> Partition:
-        """This worker's part of the graph."""
-        return self._partition
+        return np.asarray(ids[np.lexsort((ids, -degrees))[:n]])
 
 
 class MachineScout:
@@ -180,13 +176,12 @@ class MachineScout:
         """See ``Reader.most_connected``."""
         p = self._scout.partition
         comm = self._agents.comm
-        best = np.lexsort((p.masters, -p.node.read("out_degree")))[: int(comm.all_max(np.array(n)))]
         degree = p.node.read("out_degree")
+        best = np.lexsort((p.masters, -degree))[: int(comm.all_max(np.array(n)))]
         keys = comm.rank << ROW_BITS | best.astype(np.int64)
         sent = [
             [x if q in self._agents.of_others else x[:0] for q in range(comm.size)]
             for x in (keys, degree[best], p.masters[best])
         ]
-        found, degrees, ids = (np.concatenate(comm.all_to_all(x)) for x in sent)
-        chosen: np.ndarray = found[np.lexsort((ids, -degrees))[:n]]
-        return chosen
+        keys, degrees, ids = (np.concatenate(comm.all_to_all(x)) for x in sent)
+        return np.asarray(keys[np.lexsort((ids, -degrees))[:n]])
