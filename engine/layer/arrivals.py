@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...ops.edge.turns import Block, blocks_of
+from ...ops.parallel import buffers
 from ..partition.exchange import Exchange, MovePlan
 from ..partition.message import Columns
 from ..partition.partition import MASTER, MIRROR
@@ -87,16 +88,25 @@ class Arrivals:
 
         Collective: all ranks of the partition.
         """
+        arriving = self.arriving(values)
+        return {name: self.joined(x, arriving[name]) for name, x in values.items()}
+
+    def arriving(self, values: Columns) -> Columns:
+        """Of ``brought`` the rows of the edges that arrive.
+
+        Collective: all ranks of the partition.
+        """
         moves = [
-            c.exchange.to_masters_begin({name: x[c.edges] for name, x in values.items()})
+            c.exchange.to_masters_begin(
+                {name: buffers.taken(x, c.edges) for name, x in values.items()}
+            )
             for c in self.crossings
         ]
         found = {
-            name: np.empty((len(self.row), *x.shape[1:]), x.dtype) for name, x in values.items()
+            name: buffers.empty((self.received, *x.shape[1:]), x.dtype)
+            for name, x in values.items()
         }
-        for name, x in values.items():
-            found[name][: len(self.stored)] = x[self.stored]
-        at = len(self.stored)
+        at = 0
         for c, move in zip(self.crossings, moves, strict=True):
 
             def put(rows: np.ndarray, part: Columns, begin: int = at) -> None:
@@ -107,7 +117,13 @@ class Arrivals:
             at += c.exchange.plan.n_rows
         return found
 
-    def returned(self, values: Columns) -> Columns:
+    def joined(self, x: np.ndarray, arriving: np.ndarray) -> np.ndarray:
+        """A value of the edges in the order of the level, followed by its rows that arrive."""
+        if len(self.stored) < self.n_edges:
+            x = buffers.taken(x, self.stored)
+        return np.concatenate((x, arriving)) if len(arriving) else x
+
+    def returned(self, x: np.ndarray) -> np.ndarray:
         """Values of the in-edges of masters, [n, ...], at the edges, in the order of the level.
 
         Collective: all ranks of the partition.
@@ -116,18 +132,14 @@ class Arrivals:
         moves = []
         for c in self.crossings:
             n = c.exchange.plan.n_rows
-            moves.append(
-                c.exchange.to_mirrors_begin({name: x[at : at + n] for name, x in values.items()})
-            )
+            moves.append(c.exchange.to_mirrors_begin({"": x[at : at + n]}))
             at += n
-        found = {
-            name: np.empty((self.n_edges, *x.shape[1:]), x.dtype) for name, x in values.items()
-        }
-        for name, x in values.items():
-            found[name][self.stored] = x[: len(self.stored)]
+        found = x[: len(self.stored)]
+        if len(self.stored) < self.n_edges:
+            found = buffers.empty((self.n_edges, *x.shape[1:]), x.dtype)
+            found[self.stored] = x[: len(self.stored)]
         for c, move in zip(self.crossings, moves, strict=True):
-            for name, x in move.end().items():
-                found[name][c.edges] = x
+            found[c.edges] = move.end()[""]
         return found
 
     def blocks(self, key: np.ndarray | None, most: int | None) -> list[Block]:

@@ -38,6 +38,7 @@ from ...ops.functions.embedding import check_range
 from ...ops.parallel import buffers
 from ...ops.rows.stored import rows_of
 from ..partition.exchange import ToMasters, add_into
+from ..partition.message import as_integers
 from ..partition.partition import MASTER, MIRROR
 from ..view.level import Level, Pass, Selection
 from .in_order import InOrder
@@ -95,11 +96,6 @@ def gather_sum(
 
     current().add("gather", run.sources, [*total_vars.values(), *output_vars.values()], vjp)
     return total_vars, output_vars
-
-
-def as_integers(x: np.ndarray) -> np.ndarray:
-    """The bits of floats as integers, which moves never round."""
-    return x.view(f"i{x.itemsize}") if x.dtype.kind == "f" else x
 
 
 def product_comes_first(phase: Phase, level: Level, inputs: Inputs) -> bool:

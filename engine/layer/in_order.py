@@ -21,6 +21,7 @@ from graphtheta.base.rng import Purpose, key
 from ...ops.autodiff.tape import Parameter
 from ...ops.edge.program import Phase
 from ...ops.parallel import buffers
+from ..partition.message import as_integers
 from ..view.level import Level
 from .arrivals import Arrivals
 from .opened import message_of, order_of, part_of
@@ -78,27 +79,29 @@ class InOrder:
         """The totals, given the edge values of the phase, from which theirs are removed."""
         totals: Arrays = {}
         for name, turns in self._turns.items():
-            given = {"message": outputs.pop(message_of(name))}
-            if order_of(name) in outputs:
-                # moves never round integers
-                given["order"] = _as_bits(outputs.pop(order_of(name)))
             assert self._arrivals is not None
-            brought = self._arrivals.brought(given)
-            x = brought["message"]
-            by = self._phase.outputs[order_of(name)].dtype if "order" in brought else None
+            values = {"message": outputs.pop(message_of(name))}
+            key = outputs.pop(order_of(name), None)
+            if key is not None:
+                # moves never round integers
+                values["order"] = as_integers(key)
+            arriving = self._arrivals.arriving(values)
+            joined = {n: self._arrivals.joined(x, arriving[n]) for n, x in values.items()}
+            x = joined["message"]
             blocks = self._arrivals.blocks(
-                None if by is None else brought["order"].view(by), self._sums[name].most
+                None if key is None else joined["order"].view(key.dtype), self._sums[name].most
             )
             ends = {
                 part: buffers.full((len(self._gid), *dims), 0, x.dtype)
                 for part, dims in turns.shapes.items()
             }
             for block in blocks:
-                last = turns.run(x[block.edges], block.turns, self._gid[block.rows])
+                messages = buffers.taken(x, block.edges)
+                last = turns.run(messages, block.turns, self._gid[block.rows])
                 for part, rows in last.items():
                     ends[part][block.rows] = rows
             self._blocks[name] = blocks
-            self._arrived[name] = x[len(self._arrivals.stored) :].copy()
+            self._arrived[name] = arriving["message"]
             totals |= {part_of(name, part): rows for part, rows in ends.items()}
         return totals
 
@@ -118,14 +121,13 @@ class InOrder:
                 for part in turns.shapes
                 if part_of(name, part) in total_grads
             }
-            own = messages[message_of(name)][self._arrivals.stored]
-            x = np.concatenate((own, self._arrived.pop(name)))
+            x = self._arrivals.joined(messages[message_of(name)], self._arrived.pop(name))
             back = buffers.full(x.shape, 0, x.dtype)
             sums: list[Any] = [np.zeros(p.shape) for p in turns.parameters]
             for block in self._blocks.pop(name) if given else ():
                 g = {part: rows[block.rows] for part, rows in given.items()}
                 each, learned = turns.backpropagate(
-                    x[block.edges], block.turns, self._gid[block.rows], g
+                    buffers.taken(x, block.edges), block.turns, self._gid[block.rows], g
                 )
                 back[block.edges] = each
                 for total, part in zip(sums, learned, strict=True):
@@ -133,9 +135,5 @@ class InOrder:
                         total += part
             of_parameters += sums
             if given and self._phase.outputs[message_of(name)].requires_grad:
-                grads |= self._arrivals.returned({message_of(name): back})
+                grads[message_of(name)] = self._arrivals.returned(back)
         return grads, of_parameters
-
-
-def _as_bits(x: np.ndarray) -> np.ndarray:
-    return x.view(f"i{x.itemsize}") if x.dtype.kind == "f" else x

@@ -179,6 +179,23 @@ def refuse_parameters(aggregator: Any, owner: str) -> None:
                 )
 
 
+def refuse_shared(layer: Module, accumulator: Any) -> None:
+    """Check that the accumulator of a layer, if it has parameters, is not one of its class.
+
+    Raises:
+        UserFunctionError: It is; parameters are found through attributes of objects.
+    """
+    if "sum" in vars(layer) or not isinstance(accumulator, Module):
+        return
+    for name, _ in accumulator.named_parameters():
+        kind = type(accumulator).__name__
+        raise UserFunctionError(
+            f"{type(layer).__name__}.sum = {kind}(...) is an attribute of the class, so its"
+            f" parameter {name} would never be trained; set self.sum in the constructor of the"
+            " layer"
+        )
+
+
 def _path_to(model: Module, parameter: Parameter) -> tuple[str, str] | None:
     """Path of a parameter that is reached only through non-modules, and the type of its holder."""
     places = ((path, type(holder).__name__) for path, x, holder in reached(model) if x is parameter)

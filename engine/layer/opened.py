@@ -63,6 +63,7 @@ class Opened:
     """The gather and the sums of a layer.
 
     Attributes:
+        accumulators: What the layer gives as ``sum``, by name of the total.
         sums: Aggregators by name of the total; None for a decoder.
         ordered: Sums in order by name of the total.
     """
@@ -70,8 +71,8 @@ class Opened:
     def __init__(self, layer: Stages, owner: str):
         self._layer = layer
         self._owner = owner
-        self._accumulators = aggregators(layer.sum)
-        each = [pair for name, a in self._accumulators.items() for pair in _inside(name, a)]
+        self.accumulators = aggregators(layer.sum)
+        each = [pair for name, a in self.accumulators.items() for pair in _inside(name, a)]
         self.ordered = {name: a for name, a in each if isinstance(a, Ordered)}
         self.sums = (
             None
@@ -82,11 +83,11 @@ class Opened:
     def gather(self, edge: Any) -> Any:
         """What the gather of the layer returns, with a message for each of ``sums``."""
         returned = self._layer.gather(edge)
-        if not any(isinstance(a, Staged) for a in self._accumulators.values()):
+        if not any(isinstance(a, Staged) for a in self.accumulators.values()):
             return returned
-        messages, outputs = message_and_outputs(returned, self._accumulators, self._owner)
+        messages, outputs = message_and_outputs(returned, self.accumulators, self._owner)
         each: dict[str, Any] = {}
-        for name, a in self._accumulators.items():
+        for name, a in self.accumulators.items():
             each |= self._messages(name, a, edge, messages[name])
         # the type of the first edge value is that of the program
         taken = {message_of(name): each.pop(name) for name in self.ordered}
@@ -98,7 +99,7 @@ class Opened:
         """The total that apply receives, or several by name, from those of ``sums`` and of
         ``ordered``.
         """
-        each = {n: _total(n, a, node, totals) for n, a in self._accumulators.items()}
+        each = {n: _total(n, a, node, totals) for n, a in self.accumulators.items()}
         return each[""] if "" in each else Totals(f"apply of {self._owner}", each)
 
     def _messages(self, name: str, a: Accumulator, edge: Any, message: Any) -> dict[str, Any]:

@@ -21,9 +21,9 @@ import numpy as np
 from ...ops.autodiff.expr import COMPUTED
 from ...ops.autodiff.tape import needs_grad
 from ...ops.edge.program import Phase
-from ..partition.message import Layout, halo_mode
+from ..partition.message import Layout, as_integers, halo_mode
 from ..view.level import Level
-from .edge_stage import Inputs, as_integers
+from .edge_stage import Inputs
 
 # a number of rows or bytes, or one for each worker
 Rows = TypeVar("Rows", int, np.ndarray)

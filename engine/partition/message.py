@@ -52,6 +52,11 @@ def halo_mode() -> str:
     return _HALO.get()
 
 
+def as_integers(x: np.ndarray) -> np.ndarray:
+    """The bits of floats as integers, which moves never round."""
+    return x.view(f"i{x.itemsize}") if x.dtype.kind == "f" else x
+
+
 class Slot(NamedTuple):
     """A column in a message.
 

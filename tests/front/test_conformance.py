@@ -717,8 +717,8 @@ def test_a_parameter_in_an_aggregator_is_refused(place, path):
             return self.out(self.layer(graph, graph.x))
 
     words = (
-        rf"Summed: its aggregator Factor holds a parameter .*\(it is {path}\).*aggregators cannot"
-        r" hold parameters yet"
+        rf"Summed: its aggregator Factor holds a parameter .*\(it is {path}\).*derive from"
+        r" gt\.Pooling or gt\.Recurrent"
     )
     with pytest.raises(UserFunctionError, match=words):
         gt.check(Summed(Factor(place)), d_in=4, d_edge=2)

@@ -28,7 +28,7 @@ from graphtheta.samplers.neighbour import NeighbourSampler
 DRAWS = 20
 OWN = {
     "gcn": {"normalisation": ("sym", "row")},
-    "sage": {"aggregator": ("mean", "max", "sum")},
+    "sage": {"aggregator": ("mean", "max", "sum", "lstm", "gru", "attention", "gated")},
     "gin": {"train_eps": (False, True)},
     "gine": {"train_eps": (False, True)},
     "gat": {

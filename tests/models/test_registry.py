@@ -99,7 +99,10 @@ def test_every_model_is_built_by_name(name):
             "direction='out' has no effect: there are no layers",
         ),
         ("gcn", {"decoder": "cosine"}, "dot, hadamard, edge"),
-        ("sage", {"aggregator": "lstm"}, "mean, max, sum"),
+        ("sage", {"aggregator": "product"}, "mean, max, sum"),
+        ("sage", {"aggregator": "concat"}, "give a number for 'concat'"),
+        ("sage", {"neighbours": 3}, "give a number for 'concat', and none for others"),
+        ("sage", {"neighbour_order": "time"}, "only with lstm, gru, concat"),
         ("gipa", {"reduce": "min"}, "sum, mean, max"),
         ("gcn", {"decoder": "dot"}, "one score per link"),
         (

@@ -48,6 +48,7 @@ from graphtheta.models.sage import SAGE
 from graphtheta.models.simple_hgn import SimpleHGN
 from graphtheta.models.triples import ComplEx, DistMult, RotatE, TransE
 from graphtheta.ops.autodiff.tape import Parameter
+from graphtheta.ops.edge.aggregator import Accumulator
 
 # activations as modules of torch.nn
 ACTIVATIONS = {
@@ -128,6 +129,8 @@ def _gcn(layer: GCN, library: str) -> Counterpart:
 def _sage(layer: SAGE, library: str) -> Counterpart:
     d_in, d_out = layer.root.shape
     options: dict[str, Any]
+    if isinstance(layer.sum, Accumulator):
+        raise refusal(layer, f"aggregator={layer.sum.name!r}", library)
     if library == "pyg":
         options = {
             "in_channels": d_in,

@@ -24,6 +24,8 @@ ORDER = (
     "norm",
     "jumping",
     "aggregator",
+    "neighbours",
+    "neighbour_order",
     "activation",
     "feature_dropout",
     "edge_drop",
