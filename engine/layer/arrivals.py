@@ -59,24 +59,24 @@ class Arrivals:
         Collective: all ranks of its partition.
         """
         if "_arrivals" not in level.__dict__:
-            row, stored = _of_selections(level.passes, MASTER)
-            crossings, rows = zip(*map(_crossing, level.passes), strict=True)
-            made = cls(
-                n_edges=level.n_edges,
-                stored=stored,
-                crossings=[*crossings],
-                row=np.concatenate((row, *rows)),
-                tie=np.zeros(0, np.int64),
-            )
-            made.tie = made.brought({"": level.tie})[""]
-            level.__dict__["_arrivals"] = made
+            with level.passes[0].senders.comm.ledger.stage("batch"):
+                level.__dict__["_arrivals"] = cls._made(level)
         arrivals: Arrivals = level.__dict__["_arrivals"]
         return arrivals
 
-    @property
-    def sent(self) -> int:
-        """Number of edges whose values this worker sends."""
-        return sum(len(c.edges) for c in self.crossings)
+    @classmethod
+    def _made(cls, level: Level) -> Arrivals:
+        row, stored = _of_selections(level.passes, MASTER)
+        crossings, rows = zip(*map(_crossing, level.passes), strict=True)
+        made = cls(
+            n_edges=level.n_edges,
+            stored=stored,
+            crossings=[*crossings],
+            row=np.concatenate((row, *rows)),
+            tie=np.zeros(0, np.int64),
+        )
+        made.tie = made.brought({"": level.tie})[""]
+        return made
 
     @property
     def received(self) -> int:
@@ -175,7 +175,7 @@ def _crossing(p: Pass) -> tuple[Crossing, np.ndarray]:
     halo, edges = _of_selections([p], MIRROR)
     # the rows of a halo are sorted by owner
     order = np.argsort(halo, kind="stable")
-    leaving = np.bincount(halo, minlength=plan.n_halo)
+    leaving = p.leaving
     parts = [np.zeros(0, np.int64)]
     receivers.to_masters_begin({"": leaving}).end(lambda rows, part: parts.append(part[""].copy()))
     arriving = np.concatenate(parts)

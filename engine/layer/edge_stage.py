@@ -42,7 +42,6 @@ from ..partition.message import as_integers
 from ..partition.partition import MASTER, MIRROR
 from ..view.level import Level, Pass, Selection
 from .in_order import InOrder
-from .ordered import Ordered
 from .product_order import ProductOrder
 
 Arrays = dict[str, np.ndarray]
@@ -63,14 +62,14 @@ def gather_sum(
     phase: Phase,
     level: Level,
     inputs: Inputs,
-    ordered: dict[str, Ordered],
+    in_order: InOrder,
     out_space: RowSpace,
     edge_space: RowSpace | None,
 ) -> tuple[dict[str, Var], dict[str, Var]]:
     """Run one phase.
 
     Args:
-        ordered: Sums in order of its messages, by name of the total.
+        in_order: The sums in order of its messages.
         out_space: Rows of the totals.
         edge_space: Rows of new edge values; may be None if there are none.
 
@@ -80,7 +79,6 @@ def gather_sum(
 
     Collective: all ranks of the level's partition.
     """
-    in_order = InOrder(ordered, phase, level, inputs.key, out_space.gid)
     run = _PhaseRun(phase, level, inputs, in_order)
     totals, outputs = run.forward()
     total_vars = {name: Var(x, out_space) for name, x in totals.items()}

@@ -41,6 +41,8 @@ class InOrder:
         gid: Global ids of the receiving rows.
 
     Attributes:
+        sums: By name of the total.
+        arrivals: The edges at the masters; None without sums.
         parameters: The parameters that they read.
 
     Collective: all ranks of the level's partition.
@@ -54,10 +56,11 @@ class InOrder:
         draws: int | None,
         gid: np.ndarray,
     ):
-        self._sums = sums
+        self.sums = sums
+        self._ledger = level.passes[0].senders.comm.ledger
         self._phase = phase
         self._gid = gid
-        self._arrivals = Arrivals.of(level) if sums else None
+        self.arrivals = Arrivals.of(level) if sums else None
         self._turns = {
             name: a.turns(
                 phase.outputs[message_of(name)].dims,
@@ -73,23 +76,24 @@ class InOrder:
     @property
     def messages(self) -> list[str]:
         """Names of the edge values that they take."""
-        return [message_of(name) for name in self._sums]
+        return [message_of(name) for name in self.sums]
 
     def totals(self, outputs: Arrays) -> Arrays:
         """The totals, given the edge values of the phase, from which theirs are removed."""
         totals: Arrays = {}
         for name, turns in self._turns.items():
-            assert self._arrivals is not None
+            assert self.arrivals is not None
             values = {"message": outputs.pop(message_of(name))}
             key = outputs.pop(order_of(name), None)
             if key is not None:
                 # moves never round integers
                 values["order"] = as_integers(key)
-            arriving = self._arrivals.arriving(values)
-            joined = {n: self._arrivals.joined(x, arriving[n]) for n, x in values.items()}
+            with self._ledger.stage("move"):
+                arriving = self.arrivals.arriving(values)
+            joined = {n: self.arrivals.joined(x, arriving[n]) for n, x in values.items()}
             x = joined["message"]
-            blocks = self._arrivals.blocks(
-                None if key is None else joined["order"].view(key.dtype), self._sums[name].most
+            blocks = self.arrivals.blocks(
+                None if key is None else joined["order"].view(key.dtype), self.sums[name].most
             )
             ends = {
                 part: buffers.full((len(self._gid), *dims), 0, x.dtype)
@@ -115,13 +119,13 @@ class InOrder:
         grads: Arrays = {}
         of_parameters: list[Any] = []
         for name, turns in self._turns.items():
-            assert self._arrivals is not None
+            assert self.arrivals is not None
             given = {
                 part: total_grads[part_of(name, part)]
                 for part in turns.shapes
                 if part_of(name, part) in total_grads
             }
-            x = self._arrivals.joined(messages[message_of(name)], self._arrived.pop(name))
+            x = self.arrivals.joined(messages[message_of(name)], self._arrived.pop(name))
             back = buffers.full(x.shape, 0, x.dtype)
             sums: list[Any] = [np.zeros(p.shape) for p in turns.parameters]
             for block in self._blocks.pop(name) if given else ():
@@ -135,5 +139,6 @@ class InOrder:
                         total += part
             of_parameters += sums
             if given and self._phase.outputs[message_of(name)].requires_grad:
-                grads[message_of(name)] = self._arrivals.returned(back)
+                with self._ledger.stage("move"):
+                    grads[message_of(name)] = self.arrivals.returned(back)
         return grads, of_parameters

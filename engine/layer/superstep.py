@@ -26,6 +26,7 @@ from ..view.level import Level
 from ..view.view import PRECOMPUTED
 from .context import ActiveGraph, Superstep, check_direction
 from .edge_stage import Inputs, gather_sum
+from .in_order import InOrder
 from .ingredients import Ingredients
 from .opened import Opened, Totals
 from .ordered import Ordered
@@ -302,13 +303,28 @@ def _run_phases(
             operands={i: hoisted.operand(i) for i in phase.operands},
             key=key,
         )
-        graph.traffic.append(Traffic.of(phase, level, inputs, len(graph.supersteps) - 1))
+        in_order = InOrder(
+            sums={} if ordered is None or phase.result is not None else ordered,
+            phase=phase,
+            level=level,
+            draws=key,
+            gid=out_space.gid,
+        )
+        graph.traffic.append(
+            Traffic.of(
+                phase=phase,
+                level=level,
+                inputs=inputs,
+                in_order=in_order,
+                superstep=len(graph.supersteps) - 1,
+            )
+        )
         # global ids take a pass over the edges, so they are looked up only for new edge values
         totals, outputs = gather_sum(
             phase=phase,
             level=level,
             inputs=inputs,
-            ordered={} if ordered is None or phase.result is not None else ordered,
+            in_order=in_order,
             out_space=out_space,
             edge_space=graph.edge_space(level) if phase.outputs else None,
         )

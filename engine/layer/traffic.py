@@ -7,6 +7,9 @@ A column is sent once for each (master, mirror) pair of a plan, whatever the num
     backward   to mirrors: the backward state of the totals
                to masters: gradients of the columns read
 
+A sum in order is sent no partial sums but messages, and returns their gradients, for each edge into
+a mirror.
+
 The ledger counts the bytes that are sent; both numbers are equal.
 """
 
@@ -14,16 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from ...ops.autodiff.expr import COMPUTED
+from ...ops.autodiff.expr import COMPUTED, Expr
 from ...ops.autodiff.tape import needs_grad
 from ...ops.edge.program import Phase
 from ..partition.message import Layout, as_integers, halo_mode
 from ..view.level import Level
 from .edge_stage import Inputs
+from .in_order import InOrder
+from .opened import message_of, order_of
 
 # a number of rows or bytes, or one for each worker
 Rows = TypeVar("Rows", int, np.ndarray)
@@ -40,6 +45,8 @@ class Widths:
         src_grad, dst_grad: Gradients of ``src`` and ``dst``.
         shared, returned: What all further passes of aggregators send to mirrors and to masters.
         passes: Number of these passes.
+        message, message_grad: Per edge into a mirror, what sums in order take and return.
+        in_order: Number of these sums, and of those that return gradients.
     """
 
     src: int
@@ -51,10 +58,18 @@ class Widths:
     shared: int = 0
     returned: int = 0
     passes: int = 0
+    message: int = 0
+    message_grad: int = 0
+    in_order: tuple[int, int] = (0, 0)
 
     @classmethod
-    def of(cls, phase: Phase, learned: Collection[str]) -> Widths:
-        """The widths of a phase; ``learned`` are the node columns whose gradients are wanted."""
+    def of(cls, phase: Phase, learned: Collection[str], ordered: Collection[str] = ()) -> Widths:
+        """The widths of a phase.
+
+        Args:
+            learned: The node columns whose gradients are wanted.
+            ordered: Names of the totals of sums in order.
+        """
         dtype = phase.dtype
         partial = backward_state = 0
         for name, aggregator in phase.aggregators.items():
@@ -65,6 +80,8 @@ class Widths:
         src, dst = (_read(phase, end, None) for end in ("src", "dst"))
         src_grad, dst_grad = (_read(phase, end, learned) for end in ("src", "dst"))
         shared, returned, passes = _further(phase)
+        messages = [phase.outputs[message_of(name)] for name in ordered]
+        learned_messages = [e for e in messages if e.requires_grad]
         return cls(
             src=src,
             dst=dst,
@@ -75,6 +92,14 @@ class Widths:
             shared=shared,
             returned=returned,
             passes=passes,
+            message=sum(map(_width, messages))
+            + sum(
+                phase.outputs[order_of(name)].dtype.itemsize
+                for name in ordered
+                if order_of(name) in phase.outputs
+            ),
+            message_grad=sum(map(_width, learned_messages)),
+            in_order=(len(messages), len(learned_messages)),
         )
 
     @property
@@ -82,12 +107,24 @@ class Widths:
         """What ``moved`` takes to count messages: 1 for every width that is not 0, and one for each
         further pass.
         """
-        single = Widths(**{f.name: min(getattr(self, f.name), 1) for f in fields(self)})
-        return replace(single, shared=self.passes, returned=self.passes)
+        widths = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "in_order"}
+        return replace(
+            Widths(**{name: min(width, 1) for name, width in widths.items()}),
+            shared=self.passes,
+            returned=self.passes,
+            message=self.in_order[0],
+            message_grad=self.in_order[1],
+        )
 
-    def sent(self, level: Level) -> tuple[int, int]:
-        """Bytes that this worker sends over the passes of a level, forward and backward."""
-        forward = backward = 0
+    def sent(self, level: Level, arriving: int | None = None) -> tuple[int, int]:
+        """Bytes that this worker sends over the passes of a level, forward and backward.
+
+        Args:
+            arriving: Edges whose messages arrive here, for sums in order; by default as many as
+                leave, as it is over all workers.
+        """
+        leaving = level.n_leaving
+        forward, backward = self.in_turn(leaving, leaving if arriving is None else arriving)
         for p in level.passes:
             senders, receivers = p.senders.plan, p.receivers.plan
             f, b = self.moved(
@@ -95,6 +132,16 @@ class Widths:
             )
             forward, backward = forward + f, backward + b
         return forward, backward
+
+    def in_turn(self, leaving: Rows, arriving: Rows) -> tuple[Rows, Rows]:
+        """Bytes sent for sums in order, forward and backward, of one worker or of an array of
+        workers.
+
+        Args:
+            leaving: Edges here into mirrors.
+            arriving: Edges into masters here that are elsewhere.
+        """
+        return leaving * self.message, arriving * self.message_grad
 
     def moved(
         self, sent: Rows, send_halo: Rows, received: Rows, receive_halo: Rows
@@ -134,20 +181,28 @@ class Traffic:
     superstep: int
 
     @classmethod
-    def of(cls, phase: Phase, level: Level, inputs: Inputs, superstep: int) -> Traffic:
+    def of(
+        cls, phase: Phase, level: Level, inputs: Inputs, in_order: InOrder, superstep: int
+    ) -> Traffic:
         """The traffic of a phase of a superstep over the passes of a level."""
         learned = frozenset(n for n, x in inputs.nodes.items() if needs_grad(x))
-        widths: dict[tuple[str, frozenset[str]], Widths] = phase.__dict__.setdefault("_widths", {})
-        key = halo_mode(), learned
+        widths: dict[tuple[Any, ...], Widths] = phase.__dict__.setdefault("_widths", {})
+        key = halo_mode(), learned, tuple(in_order.sums)
         if key not in widths:
-            widths[key] = Widths.of(phase, learned)
-        forward, backward = widths[key].sent(level)
-        differentiated = bool(learned) or any(
+            widths[key] = Widths.of(phase, learned, in_order.sums)
+        arriving = None if in_order.arrivals is None else in_order.arrivals.received
+        forward, backward = widths[key].sent(level, arriving)
+        differentiated = bool(learned or in_order.parameters) or any(
             needs_grad(x) for x in (*inputs.edges.values(), *inputs.operands.values())
         )
         return cls(
             widths[key], forward, backward if differentiated else 0, differentiated, superstep
         )
+
+
+def _width(e: Expr) -> int:
+    """Bytes of a value in a message."""
+    return Layout({"": np.empty((0, *e.dims), e.dtype)}).width
 
 
 def _further(phase: Phase) -> tuple[int, int, int]:

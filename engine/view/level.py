@@ -201,6 +201,20 @@ class Pass:
     senders: Exchange
     receivers: Exchange
 
+    @property
+    def leaving(self) -> np.ndarray:
+        """Number of edges into each halo row of the receivers, [n_halo] int64."""
+        counts = np.zeros(self.receivers.plan.n_halo, np.int64)
+        for s in self.selections:
+            if s.kinds[1] == MIRROR:
+                counts[s.row] += np.diff(s.ptr)
+        return counts
+
+    @property
+    def leaving_to(self) -> np.ndarray:
+        """Number of edges into mirrors by the worker that has the master, [size] int64."""
+        return np.diff(np.append(0, np.cumsum(self.leaving))[self.receivers.plan.recv_ptr])
+
 
 class Counts(NamedTuple):
     """The size of a level over all workers; decisions by it are the same on every worker.
@@ -249,6 +263,11 @@ class Level:
         """This worker's part of ``counts``."""
         moved = sum(p.senders.plan.n_halo + p.receivers.plan.n_halo for p in self.passes)
         return self.n_in, self.n_out, self.n_edges, moved
+
+    @property
+    def n_leaving(self) -> int:
+        """Number of this worker's edges into mirrors."""
+        return sum(s.n_edges for p in self.passes for s in p.selections if s.kinds[1] == MIRROR)
 
     @property
     def columns(self) -> bool:

@@ -72,16 +72,20 @@ def measure(comm, task, view, model, bounds):
         tape.backward(loss)
         measured.append(moves(comm, before))
     predicted = [sum(t.forward for t in active.traffic), sum(t.backward for t in active.traffic)]
+    crossing = [int(comm.all_sum(np.array(level.n_leaving))) for level in view.levels]
     sent = [
         [int(comm.all_sum(np.array(x))) for x in (t.forward, t.backward)]
         for t in active.traffic[: len(bounds)]
     ]
     bound = [
         [
-            src * t.widths.src + dst * (t.widths.dst + t.widths.partial),
-            dst * t.widths.backward_state + src * t.widths.src_grad + dst * t.widths.dst_grad,
+            src * t.widths.src + dst * (t.widths.dst + t.widths.partial) + n * t.widths.message,
+            dst * t.widths.backward_state
+            + src * t.widths.src_grad
+            + dst * t.widths.dst_grad
+            + n * t.widths.message_grad,
         ]
-        for t, (src, dst) in zip(active.traffic, bounds, strict=False)
+        for t, (src, dst), n in zip(active.traffic, bounds, crossing, strict=False)
     ]
     return predicted, measured, sent, bound
 

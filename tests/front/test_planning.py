@@ -53,6 +53,7 @@ GLOBAL: dict[str, dict[str, Any]] = {
     "gcn": {"model": "gcn"},
     "attention": {"model": "gat", "heads": 2},
     "both directions": {"model": "sage", "direction": "both"},
+    "in order": {"model": "sage", "aggregator": "lstm", "neighbour_order": "src.in_degree"},
     "links": {"model": "gcn", "task": "link", "decoder": "dot"},
     "recomputed": {"model": "gcn", "layers": 3, "recompute": True},
     "no layers": {"model": "mlp", "layers": 0, "task": "link", "decoder": "hadamard"},
@@ -61,6 +62,14 @@ BATCHES: dict[str, dict[str, Any]] = {
     "mini": {"model": "gcn", "strategy": "mini", "batch_size": 4},
     "sampled": {"model": "sage", "strategy": "mini", "batch_size": 4, "fanout": "3,2"},
     "clusters": {"model": "gat", "strategy": "cluster", "clusters": 5},
+    "in order": {
+        "model": "sage",
+        "aggregator": "gru",
+        "direction": "both",
+        "strategy": "mini",
+        "batch_size": 4,
+        "fanout": "3,2",
+    },
     "links": {
         "model": "sage",
         "task": "link",

@@ -35,16 +35,25 @@ class Ends:
 
     Attributes:
         senders, receivers: Masters of worker p that worker q reads, [size, size] int64.
+        crossing: Edges into masters of worker p that worker q has, [size, size] int64.
     """
 
     senders: np.ndarray
     receivers: np.ndarray
+    crossing: np.ndarray
 
     def moved(self, widths: Widths) -> tuple[np.ndarray, np.ndarray]:
         """Bytes that each worker sends, forward and backward, [size] each."""
         s = self.senders
         r = self.receivers
-        return widths.moved(s.sum(axis=1), s.sum(axis=0), r.sum(axis=1), r.sum(axis=0))
+        rows = widths.moved(s.sum(axis=1), s.sum(axis=0), r.sum(axis=1), r.sum(axis=0))
+        edges = widths.in_turn(self.crossing.sum(axis=0), self.crossing.sum(axis=1))
+        return rows[0] + edges[0], rows[1] + edges[1]
+
+    @property
+    def pairs(self) -> Ends:
+        """1 for each pair of workers with anything to send."""
+        return Ends(*(np.minimum(x, 1) for x in (self.senders, self.receivers, self.crossing)))
 
 
 @dataclass(frozen=True)
@@ -138,13 +147,19 @@ class Placement(Placed):
 
     def _pass(self, p: Pass) -> tuple[np.ndarray, Ends]:
         """Edges of each worker, and copies."""
-        edges = np.zeros(self.size, np.int64)
+        into = self._graph.src if p.reverse else self._graph.dst
+        # edges by the master of their receiver and by their worker
+        placed = np.zeros(self.size**2, np.int64)
         for gid in _chunks(p):
-            edges += np.bincount(self.workers[gid], minlength=self.size)
-        sources, destinations = self.ends(
+            pairs = self.owners[into[gid]].astype(np.int64) * self.size + self.workers[gid]
+            placed += np.bincount(pairs, minlength=self.size**2)
+        crossing = placed.reshape(self.size, self.size)
+        edges = crossing.sum(axis=0)
+        np.fill_diagonal(crossing, 0)
+        ends = self.ends(
             (self._graph.src[gid], self._graph.dst[gid], self.workers[gid]) for gid in _chunks(p)
         )
-        return edges, Ends(destinations, sources) if p.reverse else Ends(sources, destinations)
+        return edges, Ends(*(ends[::-1] if p.reverse else ends), crossing)
 
     def _pairs(self, level: PairLevel) -> tuple[np.ndarray, list[Ends]]:
         """The same for scored pairs, whose ends come from one plan."""
@@ -154,7 +169,8 @@ class Placement(Placed):
         for end in (pairs.src, pairs.dst):
             mark_copies(end, worker, copies)
         found = self.read(copies)
-        return np.bincount(worker, minlength=self.size), [Ends(found, found)]
+        # the values of pairs are not summed
+        return np.bincount(worker, minlength=self.size), [Ends(found, found, 0 * found)]
 
 
 def moved(traffic: Traffic, again: bool, share: Share) -> tuple[np.ndarray, np.ndarray]:
@@ -170,10 +186,7 @@ def moved(traffic: Traffic, again: bool, share: Share) -> tuple[np.ndarray, np.n
     found = []
     for widths, ends in (
         (traffic.widths, share.ends),
-        (
-            traffic.widths.messages,
-            [Ends(np.minimum(e.senders, 1), np.minimum(e.receivers, 1)) for e in share.ends],
-        ),
+        (traffic.widths.messages, [e.pairs for e in share.ends]),
     ):
         both = [e.moved(widths) for e in ends]
         found.append(np.sum([forward + back * backward for forward, backward in both], axis=0))

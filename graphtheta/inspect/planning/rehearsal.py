@@ -340,8 +340,8 @@ def exchanged(held: Skeleton, job: Job, pair: Pair, size: int) -> ViewWork:
 
 
 class _Level(NamedTuple):
-    """A level on one worker; ``sent`` has, for each pass and end, the rows that each other worker
-    reads, [size].
+    """A level on one worker; ``sent`` has, for each pass, the rows at either end that each other
+    worker reads, and the edges here into masters of each, [size].
     """
 
     rows_in: int
@@ -361,7 +361,10 @@ def _levels(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> tuple[int, list
             rows_out=level.n_out,
             edges=level.n_edges,
             sent=[
-                [np.diff(end.plan.send_ptr) for end in (p.senders, p.receivers)]
+                [
+                    *(np.diff(end.plan.send_ptr) for end in (p.senders, p.receivers)),
+                    p.leaving_to,
+                ]
                 for p in level.passes
             ],
             counts=level.counts,
@@ -374,8 +377,9 @@ def _share(*same: _Level) -> Share:
     """A level, from that of each worker."""
     rows_in, rows_out, edges, sent, counts = zip(*same, strict=True)
     ends = [
-        Ends(*(np.array([worker[end] for worker in workers]) for end in (0, 1)))
+        Ends(senders, receivers, leaving.T)
         for workers in zip(*sent, strict=True)
+        for senders, receivers, leaving in [map(np.array, zip(*workers, strict=True))]
     ]
     return Share(
         rows_in=np.array(rows_in),
