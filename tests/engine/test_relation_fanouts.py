@@ -54,10 +54,10 @@ def test_every_edge_of_a_relation_is_equally_likely():
     k = 2
     n = 3000
     own = np.flatnonzero((GRAPH.dst == v) & (code == CODES))
-    sampler = gt.BlockSampler(GRAPH, [k], sampler="per_relation")
+    loader = gt.Loader(GRAPH, targets="all", to="arrays", fanout=[k], sampler="per_relation")
     counts = Counter()
     for step in range(n):
-        found = sampler([v], step)[-1].edge
+        found = loader.sample([v], step).blocks[-1].edge
         counts.update(found[CODES[found] == code].tolist())
     expected = n * k / len(own)
     chi = sum((counts[e] - expected) ** 2 for e in own) / expected / (1 - k / len(own))

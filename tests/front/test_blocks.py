@@ -62,10 +62,10 @@ def _sums(x):
 
 
 def test_steps_differ_and_repeat():
-    sampler = gt.Loader(GRAPH, targets="all", fanout=[3, 3], to="arrays")
-    first = sampler([4, 5], step=1)
-    again = sampler([4, 5], step=1)
-    later = sampler([4, 5], step=2)
+    loader = gt.Loader(GRAPH, targets="all", fanout=[3, 3], to="arrays")
+    first = loader.sample([4, 5], step=1).blocks
+    again = loader.sample([4, 5], step=1).blocks
+    later = loader.sample([4, 5], step=2).blocks
     assert (
         [b.edge.tolist() for b in first]
         == [b.edge.tolist() for b in again]

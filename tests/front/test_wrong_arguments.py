@@ -276,7 +276,10 @@ def parts() -> dict[str, Call]:
             gt.sample,
             dict(graph=g, targets=[0, 1], fanout=[2], sampler="neighbour", seed=0),
         ),
-        "BlockSampler": (gt.BlockSampler, dict(graph=g, fanout=[2], replace=False, direction="in")),
+        "Loader": (
+            gt.Loader,
+            dict(graph=g, to="arrays", drop_last=True, prefetch=0, comm=None, fanout=[2]),
+        ),
         "partition_report": (
             gt.partition_report,
             dict(graph=g, n_workers=2, masters="hash", partitioner="1d-src", clusters=None),

@@ -15,6 +15,7 @@ from graphtheta.engine.strategy.task import IMPORTANCE
 from graphtheta.engine.view.level import Level
 from graphtheta.engine.view.view import GraphView
 from graphtheta.graph.data.graph import Graph
+from graphtheta.ops.kernels.sampling.listed import list_edges
 
 # columns of a partition by the names that a graph has them under
 NODE_FIELDS = {name: name for name in ("x", "y", "train", "val", "test")}
@@ -153,21 +154,15 @@ def _block(
     """
     (sweep,) = level.passes
     n = level.n_edges
-    src, dst = np.empty(n, np.int64), np.empty(n, np.int64)
+    src, dst, order = (np.empty(n, np.int64) for _ in range(3))
     weight = np.ones(n)
-    for s in sweep.selections:
-        own = slice(s.offset, s.offset + s.n_edges)
-        src[own] = at[s.other]
-        dst[own] = np.repeat(at[s.row], np.diff(s.ptr))
-        if s.weight is not None:
-            weight[own] = s.weight
     stored = level.stored
     edge = sweep.relation.gid[stored]
-    # one key sorts in a fraction of the time of two
-    key = dst * max(sweep.relation.n_edges, 1) + edge
-    if np.any(key[1:] < key[:-1]):
-        order = np.argsort(key)
-        src, dst, edge, weight, stored = (x[order] for x in (src, dst, edge, weight, stored))
+    # views of one worker have no mirrors, so their edges are in one list, or there are none
+    for s in sweep.selections:
+        list_edges(np.argsort(at[s.row]), s.row, s.ptr, s.other, at, edge, order, src, dst)
+        weight = weight if s.weight is None else s.weight[order]
+    edge, stored = edge[order], stored[order]
     return Block(
         nodes=nodes[: level.n_in],
         n_out=level.n_out,
