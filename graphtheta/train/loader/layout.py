@@ -15,6 +15,8 @@ from graphtheta.graph.data.typed import RELATION, TYPE
 from graphtheta.train.loader.batch import Batch, Block
 
 Relation = tuple[str, str, str]
+# columns that types without labels do not have
+OF_TARGETS = ("y", "train", "val", "test")
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,13 @@ class Layout:
         # the nodes of a type follow each other
         nodes = [graph.nodes_of(kind) for kind in self.types]
         self._first = np.array([own[0] if len(own) else graph.n_nodes for own in nodes], np.int64)
+        labels = _known(graph.y) if graph.y is not None else np.ones(graph.n_nodes, bool)
+        self._labelled = [bool(np.any(labels[own])) for own in nodes]
         self._lacks = (graph.meta.get("node_lacks", {}), graph.meta.get("edge_lacks", {}))
         self._widths = (graph.meta.get("type_widths"), graph.meta.get("relation_widths"))
-        labelled = [] if graph.y is None else [bool(np.any(_known(graph.y[x]))) for x in nodes]
-        self._labelled = labelled
+        # inverse relations have the columns of those that they reverse
+        inverse = {(d, f"rev_{name}", s): (s, name, d) for s, name, d in self.relations}
+        self._origin = [self.relations.index(inverse.get(x, x)) for x in self.relations]
 
     def nodes(self, batch: Batch) -> dict[str, TypeNodes]:
         """The nodes of each type."""
@@ -77,19 +82,21 @@ class Layout:
 
     def edge_columns(self, block: Block, relation: Relation, at: np.ndarray) -> dict[str, Any]:
         """Values of some edges of a relation by name; ``edge_attr`` with its own columns."""
-        widths = self._widths[1]
-        code = self.relations.index(relation)
-        columns = {}
-        for name, x in block.columns.items():
-            if name == RELATION or list(relation) in _lists(self._lacks[1].get(name, ())):
-                continue
-            columns[name] = _part(x[at], widths, code) if name == "edge_attr" else x[at]
+        code = self._origin[self.relations.index(relation)]
+        columns = {
+            name: _part(x[at], self._widths[1], code) if name == "edge_attr" else x[at]
+            for name, x in block.columns.items()
+            if name != RELATION and not self._is_lacking(name, code)
+        }
         return {name: x for name, x in columns.items() if x.ndim == 1 or x.shape[1]}
+
+    def _is_lacking(self, column: str, code: int) -> bool:
+        return any(tuple(name) == self.relations[code] for name in self._lacks[1].get(column, ()))
 
     def _has(self, column: str, kind: str, code: int) -> bool:
         if column == "x":
             return self._widths[0] is None or self._widths[0][code] > 0
-        if column == "y":
+        if column in OF_TARGETS:
             return self._labelled[code]
         return kind not in self._lacks[0].get(column, ())
 
@@ -113,8 +120,6 @@ def _part(x: Any, widths: list[int] | None, code: int) -> Any:
 
 
 def _known(y: np.ndarray) -> np.ndarray:
-    return y >= 0 if y.dtype.kind in "iu" else ~np.isnan(y)
-
-
-def _lists(names: Any) -> list[list[str]]:
-    return [list(name) for name in names]
+    """Which nodes have a label, [n] bool."""
+    known = y >= 0 if y.dtype.kind in "iu" else ~np.isnan(y)
+    return known.reshape(len(y), -1).any(axis=1)

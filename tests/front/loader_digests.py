@@ -1,0 +1,49 @@
+"""The edges and features of the batches of two loaders, which make them ahead, on any number of
+workers: prints a digest for each mode.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+import graphtheta as gt
+
+
+def digest(batch: Any) -> int:
+    """A sum over the targets and the edges of the last block, of which each is on one worker."""
+    block = batch.blocks[-1]
+    n = batch.n_targets
+    nodes = zip(batch.nodes[:n], batch.columns["x"][:n], strict=True)
+    edges = zip(block.edge, block.weight, strict=True)
+    return sum(crc32(v.tobytes() + x.tobytes()) for v, x in (*nodes, *edges))
+
+
+def total(comm: Any, mode: str) -> int:
+    """Over two epochs, and the first batches of a third."""
+    graph = gt.load("sbm:n_nodes=300,n_edges=2000")
+    loader = gt.Loader(
+        graph, to="arrays", mode=mode, fanout=[4, 3], batch_size=16, prefetch=3, macrobatch=2
+    )
+    found = 0
+    # as many batches on any number of workers
+    few = 4 if mode == "cooperative" else 4 // comm.size
+    for most in (None, None, few):
+        for batch in islice(loader, most):
+            found += int(comm.all_sum(np.array(digest(batch))))
+    return found
+
+
+def main() -> None:
+    comm = gt.start()
+    for mode in ("cooperative", "independent"):
+        found = total(comm, mode)
+        if comm.rank == 0:
+            print(mode, found)
+
+
+if __name__ == "__main__":
+    main()
