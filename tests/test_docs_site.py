@@ -114,6 +114,7 @@ def test_paths_exist(page: Path) -> None:
     assert not missing, "\n".join(missing)
 
 
+@pytest.mark.second
 def test_figures_are_drawn_from_the_source(scripts: Any) -> None:
     """After a change of packages: make figures."""
     draw = scripts("draw")
@@ -143,6 +144,7 @@ def test_arrows_that_follow_from_others_are_left_out(scripts: Any) -> None:
     }
 
 
+@pytest.mark.second
 @pytest.mark.fused
 def test_listings_are_what_is_generated() -> None:
     """In a new interpreter, which has compiled nothing."""

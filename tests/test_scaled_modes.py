@@ -122,6 +122,7 @@ def test_bytes_and_work_of_a_view_are_those_of_more_workers(modes: Any) -> None:
     assert view.nodes == drawn.times * drawn.graph.n_nodes and view.compute > 0
 
 
+@pytest.mark.second
 def test_parts_of_a_step_grow_with_what_causes_them(modes: Any) -> None:
     from scaled import read
 
@@ -146,6 +147,7 @@ def test_parts_of_a_step_grow_with_what_causes_them(modes: Any) -> None:
     )
 
 
+@pytest.mark.second
 def test_hits_of_the_warm_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(BENCH)
     from caches import Replay, hits

@@ -53,6 +53,7 @@ def net(function, *directions):
         return Net(function, *mixes(*directions))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize(
     "has, planned", [("in", "out"), ("out", "in"), ("both", "in"), ("in", "both")]

@@ -67,7 +67,7 @@ def test_all_kinds_agree(size, placement):
     assert table.sum() == 16 * GRAPH.n_nodes and owned.sum() == 12 * GRAPH.n_nodes
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.second
 @pytest.mark.parametrize("size, task", [(1, "edge"), (3, "node"), (3, "edge"), (5, "link")])
 def test_views_and_losses_are_the_same_on_a_table(size, task, monkeypatch):
     expected = run_simulated(size, equality.run, ("vertex-cut", "hash"), task, 0)[0]

@@ -226,6 +226,7 @@ def test_of_the_whole_graph_sparse_adam_is_adam():
     assert table.changed == 40
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("rows", ROWS)
 def test_workers_compute_views_alone(rows):
     """Views of a step are dealt to the workers; one worker computes them one after another."""

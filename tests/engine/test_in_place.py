@@ -131,6 +131,7 @@ def variants(monkeypatch):
 # ---- the same numbers
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.fused
 @pytest.mark.parametrize("name", LAYERS)
 def test_rows_in_place_give_the_numbers_of_a_copy(name, monkeypatch):

@@ -167,6 +167,7 @@ def test_sums_are_unbiased(kind):
         assert abs(sums.mean() - value[into].sum()) < 4 * sums.std() / np.sqrt(len(sums))
 
 
+@pytest.mark.second
 def test_the_variance_is_that_of_neighbour_sampling():
     value = np.random.default_rng(1).standard_normal(SHARED.n_edges)
     into = SHARED.dst == 0
@@ -191,7 +192,7 @@ def test_weights_of_a_node_sum_to_its_degree_if_normalised():
     assert np.count_nonzero(sums) > 10
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.second
 @pytest.mark.parametrize(
     "kind",
     [

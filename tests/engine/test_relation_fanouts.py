@@ -48,6 +48,7 @@ def test_minus_one_keeps_all_edges_and_masks_leave_some_out():
     assert sorted(edges) == wanted.tolist() and (weight == 1).all()
 
 
+@pytest.mark.second
 def test_every_edge_of_a_relation_is_equally_likely():
     v = 8
     code = 1

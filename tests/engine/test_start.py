@@ -66,6 +66,7 @@ class TestMpi:
         done = job(2 * len(os.sched_getaffinity(0)) + 1, "crowd")
         assert done.stdout == "crowd passed\n" and done.returncode == 0, done.stderr
 
+    @pytest.mark.one_in(4)
     @pytest.mark.parametrize(
         ("gone", "end"),
         [(1, "sys.exit(3)"), (0, "sys.exit()"), (2, "os.environ['PMI_FD'] = '77'")],

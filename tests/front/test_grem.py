@@ -36,7 +36,7 @@ def cut(owner):
     return np.mean(owner[core().src] != owner[core().dst])
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.second
 @pytest.mark.parametrize("size", SIZES)
 def test_cuts_are_below_those_of_degrees_and_of_clusters(size):
     degree = np.bincount(np.concatenate((core().src, core().dst)), minlength=core().n_nodes)

@@ -113,6 +113,7 @@ SAME = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", SAME)
 @pytest.mark.parametrize(
     ("size", "keys"),

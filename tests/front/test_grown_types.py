@@ -90,6 +90,7 @@ def test_whole_graphs(tmp_path, readout, compare):
     assert work.appended == work.changed == 12
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("compare", ["values", "degrees"])
 @pytest.mark.parametrize(("learned", "users", "items"), [("user", 30, 33), ("item=3", 32, 30)])

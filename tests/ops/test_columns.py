@@ -18,6 +18,7 @@ def several(request):
     set_threads(before)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.usefixtures("several")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
