@@ -122,7 +122,7 @@ def test_views_are_those_that_are_searched_alone(number: int, name: str) -> None
     run_simulated(size, both, size, **CASES[name], partitioner=placement, masters=masters)
 
 
-@pytest.mark.one_in(11)
+@pytest.mark.one_in(11, 4)
 @pytest.mark.parametrize("placement", graphs.PLACEMENTS, ids=str)
 @pytest.mark.parametrize(
     "name", ["by weight", "by time", "of shared draws", "links", "with replacement"]
