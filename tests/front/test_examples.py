@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "docs" / "examples"
 LARGE = ("molecules", "recommend")
 # of the reduced WN18RR
-SENSES = 3000
+SENSES = 1000
 PAGES = sorted(page.stem for page in EXAMPLES.glob("*.md") if page.stem != "index")
 
 
