@@ -141,9 +141,9 @@ def numbers(comm: Comm, plan: Plan, nudge: int = 0) -> Numbers | str:
     }
     try:
         predicted = trainer.predict()
-    except DataError as error:
-        # the last update made parameters that are not finite
-        return f"diverges: {error}"
+    except DataError:
+        # the last updates made parameters that are too large
+        return "diverges: predictions are not finite"
     if predicted is not None:
         found |= dict(zip(("ids", "predictions"), predicted, strict=True))
     return found
