@@ -14,12 +14,22 @@ import graphtheta as gt
 from graphtheta.inspect.planning.machine import Machine
 from graphtheta.inspect.planning.plan import Row
 from graphtheta.inspect.planning.skeleton import skeleton
-from graphtheta.inspect.planning.work import NODES, PARTS, UPDATE_PASSES, Load
+from graphtheta.inspect.planning.work import LISTED, NODES, PARTS, UPDATE_PASSES, Load
 from graphtheta.inspect.simulation.cluster import Cluster
 from graphtheta.inspect.simulation.simulate import Point, simulated
 
 # how many times slower workers compute, and how many times faster links are, than in the file
 SETTINGS = {"links x 4": (1.0, 4.0), "links / 4": (1.0, 0.25), "computing x 4": (4.0, 1.0)}
+
+# parts of the work that grow with the graph
+GROWING = slice(LISTED + 1)
+
+
+def grown(load: Load, times: float) -> Load:
+    """What workers compute on a graph of so many times as many nodes and edges."""
+    parts = load.parts.copy()
+    parts[..., GROWING] *= times
+    return Load(parts, load.blocks * times, load.kernels)
 
 
 @dataclass(frozen=True)
@@ -32,7 +42,7 @@ class Larger(Cluster):
 
     def compute(self, load: Load, workers: int) -> np.ndarray:
         """As of a cluster; operations are as many as before."""
-        return super().compute(load.larger(self.times), workers)
+        return super().compute(grown(load, self.times), workers)
 
     def transfer(
         self,

@@ -15,6 +15,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.inspect.planning.rehearsal import rehearse
 from graphtheta.inspect.planning.skeleton import skeleton
+from graphtheta.inspect.planning.work import EDGES, OPERATIONS, PARTS, Load
 from graphtheta.partitioners.pairs import pair_of
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
@@ -163,3 +164,14 @@ def test_hits_of_the_warm_state(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(map(len, found.batches[:-1])) < 5_000 <= sum(map(len, found.batches))
     rates = [warm(found, policy, 300) for policy in ("fifo", "lru", "belady")]
     assert 0 < rates[0] < rates[1] < rates[2] < 1
+
+
+def test_work_on_a_larger_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCH)
+    from scaled import grown
+
+    load = Load(np.ones((2, 3, len(PARTS))), np.ones((2, 3)), np.array([1, 2, 3]))
+    more = grown(load, 5.0)
+    assert (more.parts[..., EDGES] == 5).all() and (more.parts[..., OPERATIONS] == 1).all()
+    assert (more.blocks == 5).all()
+    np.testing.assert_array_equal(load.total, np.full(len(PARTS), 6))

@@ -16,6 +16,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.exchange import Exchange
 from graphtheta.engine.partition.located import locate
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.partition.table import Route
 from graphtheta.errors import DataError
 
 
@@ -182,10 +183,7 @@ def _gathered(partition: Partition) -> tuple[np.ndarray, np.ndarray]:
     owner, row = partition.directory.locate(partition.gid[n:])
     first = int(indptr[n])
     to, theirs = owner[rows[first:] - n], row[rows[first:] - n]
-    sent = [
-        np.stack((theirs[to == q].astype(np.int64), ids[first:][to == q]), axis=1)
-        for q in range(comm.size)
-    ]
+    sent = Route(to, comm.size).parts(np.stack((theirs.astype(np.int64), ids[first:]), axis=1))
     arrived = np.concatenate(comm.all_to_all(sent))
     return np.concatenate((rows[:first], arrived[:, 0])), np.concatenate(
         (ids[:first], arrived[:, 1])

@@ -11,7 +11,6 @@ from graphtheta.base.arguments import checked
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.runtime.start import start
-from graphtheta.errors import ConfigError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.partitioners.auto import TrainingWork, pair_for
 from graphtheta.partitioners.pairs import DEFAULT_MASTERS
@@ -111,13 +110,8 @@ def analyse(
 
     Collective: all ranks of comm.
     """
-    if not isinstance(graph, Graph):
-        raise ConfigError(
-            f"{algorithm.name}: the graph is of type {type(graph).__name__}; expected a gt.Graph,"
-            " such as gt.load('sbm') or gt.Graph(edge_index)"
-        )
     comm = start() if comm is None else comm
-    found = on_worker(
+    here = on_worker(
         graph=graph,
         algorithm=algorithm,
         comm=comm,
@@ -125,10 +119,10 @@ def analyse(
         partitioner=partitioner,
         seed=seed,
     )
-    nodes, values = (comm.gather_rows(x) for x in found)
+    nodes, values = (comm.gather_rows(x) for x in here)
     whole = None
     if nodes is not None and values is not None:
-        whole = np.empty((graph.n_nodes, *found.values.shape[1:]), found.values.dtype)
+        whole = np.empty((graph.n_nodes, *here.values.shape[1:]), here.values.dtype)
         whole[np.concatenate(nodes)] = np.concatenate(values)
     return np.asarray(comm.broadcast(whole))
 
@@ -139,7 +133,5 @@ def as_ids(graph: Graph, nodes: np.ndarray) -> np.ndarray:
     """
     if graph.node_ids is None:
         return nodes
-    found = np.asarray(graph.node_ids[np.maximum(nodes, 0).reshape(-1)]).reshape(nodes.shape)
-    return np.where(
-        nodes < 0, np.asarray("" if found.dtype.kind == "U" else -1, found.dtype), found
-    )
+    ids = np.asarray(graph.node_ids[np.maximum(nodes, 0).reshape(-1)]).reshape(nodes.shape)
+    return np.where(nodes < 0, np.asarray("" if ids.dtype.kind == "U" else -1, ids.dtype), ids)

@@ -49,7 +49,7 @@ class Bfs(Algorithm):
                 level = int(dist.max())
                 continue
             found = next_level(edges, frontier)
-            level = level + 1
+            level += 1
             frontier = np.flatnonzero((found[:n_own] > 0) & (dist < 0))
             dist[frontier] = level
         return dist
@@ -136,18 +136,15 @@ def node_of(graph: Any, wanted: Any, name: str) -> int:
     Raises:
         ConfigError: The graph has no such node.
     """
-    ids = np.arange(graph.n_nodes) if graph.node_ids is None else np.asarray(graph.node_ids)
+    ids = np.asarray(graph.original_ids)
     text = str(wanted)
-    if ids.dtype.kind == "U":
-        found = np.flatnonzero(ids == text)
-    else:
-        found = (
-            np.flatnonzero(ids == int(text))
-            if text.removeprefix("-").isdecimal()
-            else np.zeros(0, int)
-        )
-    if not len(found):
+    node_id: Any = text
+    if ids.dtype.kind != "U":
+        # no integer is equal to None
+        node_id = int(text) if text.removeprefix("-").isdecimal() else None
+    nodes = np.flatnonzero(ids == node_id)
+    if not len(nodes):
         raise ConfigError(
             f"{name}: the graph has no node {text!r}; give source=ID, the original id of a node"
         )
-    return int(found[0])
+    return int(nodes[0])

@@ -9,7 +9,6 @@ attempt, so that all numbers of workers give the same paths.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from graphtheta.analytics.adjacency import Adjacency
 from graphtheta.analytics.algorithm import Algorithm
 from graphtheta.base.rng import Purpose, key, uniform
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.partition.table import Route
 from graphtheta.errors import ConfigError
 from graphtheta.ops.kernels.analytics.neighbours import is_near
 from graphtheta.ops.parallel.buffers import by_blocks
@@ -68,11 +68,11 @@ class RandomWalks(Algorithm):
         n_own = partition.n_masters
         first = np.repeat(partition.masters, self.paths)
         number = first * self.paths + np.tile(np.arange(self.paths), n_own)
-        found = np.full((len(first), self.length + 1), -1, np.int64)
-        found[:, 0] = first
+        walks = np.full((len(first), self.length + 1), -1, np.int64)
+        walks[:, 0] = first
         for step in range(self.length):
-            self._step(adjacency, partition, found, number, step)
-        return found.reshape(n_own, self.paths, self.length + 1)
+            self._step(adjacency, partition, walks, number, step)
+        return walks.reshape(n_own, self.paths, self.length + 1)
 
     def _step(
         self,
@@ -92,18 +92,16 @@ class RandomWalks(Algorithm):
         while adjacency.comm.all_max(np.array(len(open_) > 0)):
             draw = uniform(key(self.seed, Purpose.SAMPLE, step, attempt), number[open_], 2)
             here = paths[open_, step]
-            found = _neighbours(adjacency, partition, here, draw[:, 0])
+            chosen = _neighbours(adjacency, partition, here, draw[:, 0])
             weight = np.ones(len(open_))
             if step and (self.p != 1 or self.q != 1):
                 before = paths[open_, step - 1]
-                near = _asked(adjacency, partition, before, np.maximum(found, 0))
-                weight = np.where(found == before, 1 / self.p, np.where(near, 1.0, 1 / self.q))
-            taken = (
-                (draw[:, 1] * highest < weight) | (found < 0) if step else np.ones(len(open_), bool)
-            )
-            paths[open_[taken], step + 1] = found[taken]
-            open_ = open_[~taken]
-            attempt = attempt + 1
+                near = _asked(adjacency, partition, before, np.maximum(chosen, 0))
+                weight = np.where(chosen == before, 1 / self.p, np.where(near, 1.0, 1 / self.q))
+            accepted = (draw[:, 1] * highest < weight) | (chosen < 0) | (step == 0)
+            paths[open_[accepted], step + 1] = chosen[accepted]
+            open_ = open_[~accepted]
+            attempt += 1
 
 
 def _neighbours(
@@ -161,12 +159,6 @@ def _ask(partition: Partition, ids: np.ndarray, words: np.ndarray, answer: Any) 
     """
     comm = partition.halo_comm
     owner, row = partition.directory.locate(ids)
-    order = np.argsort(owner, kind="stable")
-    bounds = np.searchsorted(owner[order], np.arange(comm.size + 1))
-    asked = np.stack((row.astype(np.int64), words), axis=1)[order]
-    arrived = comm.all_to_all([asked[a:b] for a, b in pairwise(bounds)])
-    out = np.empty(len(ids), np.int64)
-    out[order] = np.concatenate(
-        comm.all_to_all([answer(*np.ascontiguousarray(x.T)) for x in arrived])
-    )
-    return out
+    route = Route(owner, comm.size)
+    asked = comm.all_to_all(route.parts(np.stack((row.astype(np.int64), words), axis=1)))
+    return route.back(comm.all_to_all([answer(*np.ascontiguousarray(x.T)) for x in asked]))

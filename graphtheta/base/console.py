@@ -98,8 +98,16 @@ def figure(value: object) -> str:
 
 def amount(n_bytes: float) -> str:
     """Bytes in a unit that fits."""
-    for unit in ("B", "KiB", "MiB"):
-        if n_bytes < 1024:
-            return f"{n_bytes:.0f} {unit}" if unit == "B" else f"{n_bytes:.1f} {unit}"
-        n_bytes /= 1024
-    return f"{n_bytes:.1f} GiB"
+    value, unit = in_unit(n_bytes, 1024, ("B", "KiB", "MiB", "GiB"))
+    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def in_unit(value: float, step: int, units: Sequence[str]) -> tuple[float, str]:
+    """A number in the first of some units in which it is below ``step``, or in the last one; each
+    unit is ``step`` times the one before.
+    """
+    for unit in units[:-1]:
+        if value < step:
+            return value, unit
+        value /= step
+    return value, units[-1]

@@ -68,19 +68,19 @@ def clusters_of(
             in memory longer.
     """
     if method in COMMUNITIES:
-        found = _communities(near, n_nodes, method, seed)
-        found = _pack(found, n_clusters, method) if n_clusters else found
+        cluster = _communities(near, n_nodes, method, seed)
+        cluster = _pack(cluster, n_clusters, method) if n_clusters else cluster
     elif method == "metis":
-        found = _metis(near, n_nodes, n_clusters, seed)
+        cluster = _metis(near, n_nodes, n_clusters, seed)
     else:
-        found = _from_file(method, n_nodes)
-        several = len(np.unique(found))
+        cluster = _from_file(method, n_nodes)
+        several = len(np.unique(cluster))
         if n_clusters not in (0, several):
             raise ConfigError(
                 f"clusters={n_clusters}, but {method} has {several}; drop --clusters, or give"
                 " another --cluster-method"
             )
-    return np.unique(found, return_inverse=True)[1].astype(np.int64)
+    return np.unique(cluster, return_inverse=True)[1].astype(np.int64)
 
 
 def _communities(near: Callable[[], Any], n_nodes: int, method: str, seed: int) -> np.ndarray:
@@ -102,12 +102,12 @@ def _communities(near: Callable[[], Any], n_nodes: int, method: str, seed: int) 
     networkit.setNumberOfThreads(1)
     try:
         networkit.setSeed(seed, False)
-        found = (
+        search = (
             networkit.community.ParallelLeiden(graph, randomize=False)
             if method == "leiden"
             else networkit.community.PLM(graph)
         )
-        return np.asarray(found.run().getPartition().getVector())
+        return np.asarray(search.run().getPartition().getVector())
     finally:
         networkit.setNumberOfThreads(threads)
 
@@ -126,7 +126,11 @@ def _metis(near: Callable[[], Any], n_nodes: int, n_clusters: int, seed: int) ->
         )
     if n_clusters == 1:
         return np.zeros(n_nodes, np.int64)
-    graph = _adjacency(pymetis.CSRAdjacency, near())
+    adjacency = near()
+    # pymetis copies other types, and arrays that are not contiguous, number by number
+    graph = pymetis.CSRAdjacency(
+        adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int64)
+    )
     try:
         return np.asarray(
             pymetis.part_graph(n_clusters, graph, options=pymetis.Options(seed=seed))[1]
@@ -137,13 +141,6 @@ def _metis(near: Callable[[], Any], n_nodes: int, n_clusters: int, seed: int) ->
             f" limit, or memory was short; {n_nodes} nodes and {len(graph.adjacent) // 2} edges"
             f" need about {24 * len(graph.adjacent) / 2**30:.1f} GiB; use another method"
         ) from None
-
-
-def _adjacency(kind: Any, near: Any) -> Any:
-    """What pymetis reads. It copies other types, and arrays that are not contiguous, number by
-    number.
-    """
-    return kind(near.indptr.astype(np.int64), near.indices.astype(np.int64))
 
 
 def neighbours(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> Any:
@@ -172,9 +169,9 @@ def neighbours(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> Any:
     return out + out.T.tocsr()
 
 
-def _pack(found: np.ndarray, n: int, method: str) -> np.ndarray:
+def _pack(community_of: np.ndarray, n: int, method: str) -> np.ndarray:
     """Join communities into n clusters: largest first, each into the smallest cluster so far."""
-    sizes = np.bincount(found)
+    sizes = np.bincount(community_of)
     if n > len(sizes):
         raise ConfigError(
             f"{method.title()} found {len(sizes)} communities, fewer than the {n} clusters asked"
@@ -186,7 +183,7 @@ def _pack(found: np.ndarray, n: int, method: str) -> np.ndarray:
     for community in np.lexsort((np.arange(len(sizes)), -sizes)):
         home[community] = np.argmin(load)
         load[home[community]] += sizes[community]
-    return home[found]
+    return home[community_of]
 
 
 def _from_file(path: str, n_nodes: int) -> np.ndarray:
@@ -195,10 +192,10 @@ def _from_file(path: str, n_nodes: int) -> np.ndarray:
             f"cluster method {path!r} is neither {' nor '.join(METHODS)} nor a file; give one of"
             " these or an .npy file"
         )
-    found = read_npy(path, "cluster numbers", "iu", 1)
-    if len(found) != n_nodes:
+    clusters = read_npy(path, "cluster numbers", "iu", 1)
+    if len(clusters) != n_nodes:
         raise FormatError(
-            f"{path} holds {len(found)} cluster numbers; expected one integer for each of the"
+            f"{path} holds {len(clusters)} cluster numbers; expected one integer for each of the"
             f" {n_nodes} nodes"
         )
-    return found
+    return clusters

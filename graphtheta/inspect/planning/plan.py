@@ -48,7 +48,6 @@ class Row:
         macrobatch: Groups of views that are expanded together.
         compute, build, transfer: Seconds of an epoch that workers compute, build views, and send.
         carried: Those seconds of ``transfer`` that bytes take; the others are of messages.
-        processor: Processor seconds of an epoch, of all workers, which wait by polling.
         loads: Of a view, mean of those that were counted: the worker that has most, and the mean of
             the workers. "rows" and "edges" of the summing layers, forward, and "flops" of matrix
             products, forward and backward; "bytes" and "messages" in halo moves and sums of
@@ -76,7 +75,6 @@ class Row:
     build: float
     transfer: float
     carried: float
-    processor: float
     loads: dict[str, tuple[float, float]]
 
     @property
@@ -221,8 +219,7 @@ class _Way:
         summed = groups * np.array(
             reduced(self.held.order, list(self.held.prepared.model.parameters()), size)
         )
-        spent = [self.machine.compute(load, self.together) for load in loads]
-        each_view = [float(each.max()) for each in spent]
+        each_view = [float(self.machine.compute(load, self.together).max()) for load in loads]
         # independent workers wait for the one with the largest view of a group
         side = min(size, len(works)) if alone else 1
         compute = groups * float(
@@ -239,23 +236,6 @@ class _Way:
         transfer, carried = (
             self.machine.transfer(sent, x, self.together, n) if size > 1 else 0.0
             for x, n in ((messages, sums), (0 * messages, 0))
-        )
-        # the threads besides those of the workers, and these, which work or poll
-        others = max(
-            0.0,
-            self.sampled.processor
-            - self.sampled.seconds
-            + float(
-                np.mean(
-                    [
-                        load.total @ self.machine.seconds - each.sum()
-                        for load, each in zip(loads, spent, strict=True)
-                    ]
-                )
-            ),
-        )
-        processor = views * others + (compute + build + transfer) * size * min(
-            1.0, self.machine.cores / self.together
         )
         return Row(
             strategy=job.strategy,
@@ -279,7 +259,6 @@ class _Way:
             build=build,
             transfer=transfer,
             carried=carried,
-            processor=processor,
             loads=_loads(works, alone, (moved + summed) / views),
         )
 

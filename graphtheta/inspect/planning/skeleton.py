@@ -9,7 +9,7 @@ import gc
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
-from time import process_time, thread_time
+from time import thread_time
 
 import numpy as np
 
@@ -53,7 +53,7 @@ from graphtheta.train.reuse.staleness.registry import make_exchange
 # views of an epoch that are built and counted, besides a first one that compiles kernels
 SAMPLED_VIEWS = 16
 # views that take fewer seconds of the processor in all are built twice
-SHORT = 2.0
+SHORT = 1.0
 # kernels that the first step loads
 KERNEL_BYTES = 8 << 20
 
@@ -83,7 +83,7 @@ class Sampled:
     Attributes:
         steps: Views of the epoch.
         views: Number and view, ascending.
-        seconds, processor: Processor seconds to build one: of the worker's own thread, and of all.
+        seconds: Processor seconds of the worker's own thread to build one.
         libraries, peak: Bytes that making the strategy has added to the process, afterwards and at
             most.
     """
@@ -91,7 +91,6 @@ class Sampled:
     steps: int
     views: list[tuple[int, GraphView]]
     seconds: float
-    processor: float
     libraries: int
     peak: int
 
@@ -169,30 +168,27 @@ class Skeleton(Assembly):
         peak = peak_bytes() - before if peak_bytes() > high else libraries
         # compiles kernels
         strategy.batch(0, 0)
-        views = []
-        for i in sorted(set(np.linspace(0, n - 1, min(n, most)).astype(int).tolist())):
-            views.append((i, *_timed(strategy, i)))
-        seconds = [[found[2:] for found in views]]
+        numbers = sorted(set(np.linspace(0, n - 1, min(n, most)).astype(int).tolist()))
+        timed = [_timed(strategy, i) for i in numbers]
+        seconds = [[spent for _, spent in timed]]
         # other programs only lengthen the time, so the shorter of two counts, unless views take
         # long
         if np.sum(seconds) < SHORT:
-            seconds.append([_timed(strategy, i)[1:] for i, *_ in views])
-        own, all_threads = np.mean(np.min(seconds, axis=0), axis=0).tolist()
+            seconds.append([_timed(strategy, i)[1] for i in numbers])
         return Sampled(
             steps=n,
-            views=[found[:2] for found in views],
-            seconds=own,
-            processor=all_threads,
+            views=[(i, view) for i, (view, _) in zip(numbers, timed, strict=True)],
+            seconds=float(np.min(seconds, axis=0).mean()),
             libraries=libraries,
             peak=peak,
         )
 
 
-def _timed(strategy: Strategy, number: int) -> tuple[GraphView, float, float]:
-    """A view of the first epoch, and processor seconds to build it: of this thread, and of all."""
-    began = thread_time(), process_time()
+def _timed(strategy: Strategy, number: int) -> tuple[GraphView, float]:
+    """A view of the first epoch, and processor seconds of this thread to build it."""
+    began = thread_time()
     view = strategy.batch(0, number)
-    return view, thread_time() - began[0], process_time() - began[1]
+    return view, thread_time() - began
 
 
 @dataclass(frozen=True)

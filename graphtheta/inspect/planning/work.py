@@ -58,8 +58,6 @@ PARTS = (
     PARAMETERS,
     STEPS,
 ) = range(len(PARTS))
-# parts that grow with the graph
-GROWING = slice(LISTED + 1)
 # passes over the parameters in an update: gradient, two slots, value, read and written
 UPDATE_PASSES = 8
 
@@ -81,14 +79,7 @@ class Load:
     @property
     def total(self) -> np.ndarray:
         """Of all workers, by entry of ``PARTS``, [parts]."""
-        found: np.ndarray = self.parts.sum(axis=(0, 1))
-        return found
-
-    def larger(self, times: float) -> Load:
-        """The same on a graph of so many times as many nodes and edges."""
-        parts = self.parts.copy()
-        parts[..., GROWING] *= times
-        return Load(parts, self.blocks * times, self.kernels)
+        return np.asarray(self.parts.sum(axis=(0, 1)))
 
 
 @dataclass(frozen=True)

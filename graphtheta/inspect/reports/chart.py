@@ -88,11 +88,7 @@ def _plot_curve(axes: Any, rows: list[dict[str, Any]], name: str, best_epoch: in
                 lw=1.6,
                 label=split,
             )
-    axes.set_title(name.replace("_", " "), loc="left", fontweight="bold")
-    axes.set_xlabel("epoch")
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.grid(alpha=0.25, lw=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    _by_epoch(axes, name.replace("_", " "))
     axes.axvline(best_epoch, color="#333333", lw=0.9, ls=":", zorder=0)
     best = next((row.get(f"val_{name}") for row in rows if row["epoch"] == best_epoch), None)
     if best is not None:
@@ -124,13 +120,18 @@ def audits(rows: list[dict[str, Any]]) -> str:
                 lw=1.6,
                 label=name.removeprefix(AUDIT).replace("_", " "),
             )
-        axes.set_title(title, loc="left", fontweight="bold")
-        axes.set_xlabel("epoch")
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.grid(alpha=0.25, lw=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
+        _by_epoch(axes, title)
         axes.legend(frameon=False, loc="best")
     return _svg(fig, "audits by epoch")
+
+
+def _by_epoch(axes: Any, title: str) -> None:
+    """The frame of a plot by epoch."""
+    axes.set_title(title, loc="left", fontweight="bold")
+    axes.set_xlabel("epoch")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.grid(alpha=0.25, lw=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def time_bars(profile: Profile) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.base.arguments import checked
-from graphtheta.base.console import amount, table
+from graphtheta.base.console import amount, in_unit, table
 from graphtheta.engine.layer.context import Superstep
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.layer.layer import Model
@@ -305,10 +305,5 @@ def _row(stage: str, n: int, of: str, each: Cost) -> Row:
 
 def _count(flops: int) -> str:
     """A number of operations in a unit that fits."""
-    value = float(flops)
-    units = iter(("", "k", "M", "G", "T"))
-    unit = next(units)
-    while value >= 1000 and unit != "T":
-        value = value / 1000
-        unit = next(units)
+    value, unit = in_unit(flops, 1000, ("", "k", "M", "G", "T"))
     return f"{value:.3g} {unit}".strip()

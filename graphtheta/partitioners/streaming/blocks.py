@@ -46,6 +46,19 @@ class IdBlocks:
         x = ids if x is None else x
         return [x] if self.comm.size == 1 else self.comm.all_to_all(self.route(ids).parts(x))
 
+    def add(self, ids: np.ndarray, x: np.ndarray, to: np.ndarray) -> None:
+        """Add values that all workers send to the blocks of ids.
+
+        Args:
+            ids: [n] integers; a worker sends each id once.
+            x: Value of each id, [n] integers.
+            to: Of this worker's block, [last - first]; changed.
+
+        Collective: all ranks.
+        """
+        for part, more in zip(self.received(ids), self.received(ids, x), strict=True):
+            to[part - self.first] += more
+
     def look_up(self, values: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """Values of some ids, [n, ...].
 

@@ -76,8 +76,8 @@ def _between(edges: HomeEdges, inside: np.ndarray) -> Iterator[tuple[np.ndarray,
     """
     first = edges.blocks.first
     for _, nodes, x in edges.along([np.arange(first, edges.blocks.last)], inside):
-        kept = inside[nodes] & (x < nodes + first)
-        yield nodes[kept] + first, x[kept]
+        both = inside[nodes] & (x < nodes + first)
+        yield nodes[both] + first, x[both]
 
 
 def sized(
@@ -101,8 +101,7 @@ def sized(
     comm = blocks.comm
     names, counts = np.unique(name, return_counts=True)
     size = np.zeros(len(name), np.int64)
-    for part, more in zip(blocks.received(names), blocks.received(names, counts), strict=True):
-        size[part - blocks.first] += more
+    blocks.add(names, counts, size)
     group = blocks.look_up(_groups(comm, size, is_source, max(min(small, largest), 1)), name)
     n_groups = int(comm.all_max(group.max(initial=-1))) + 1
     own = np.bincount(group, minlength=n_groups)

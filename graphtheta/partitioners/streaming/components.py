@@ -80,11 +80,10 @@ def _join(blocks: IdBlocks, parent: np.ndarray, pairs: np.ndarray) -> None:
     Collective: all ranks.
     """
     while blocks.comm.all_max(np.array(len(pairs) > 0)):
-        found = np.concatenate(blocks.received(pairs[:, 0], pairs))
-        left = np.empty_like(found)
-        left = left[
-            : hook(high=found[:, 0], low=found[:, 1], first=blocks.first, parent=parent, out=left)
-        ]
+        received = np.concatenate(blocks.received(pairs[:, 0], pairs))
+        high, low = received.T
+        left = np.empty_like(received)
+        left = left[: hook(high=high, low=low, first=blocks.first, parent=parent, out=left)]
         # many nodes of a tree pass the same pair on
         left = left[np.lexsort((left[:, 1], left[:, 0]))]
         pairs = left[np.any(np.diff(left, axis=0, prepend=-1), axis=1)]
@@ -132,26 +131,25 @@ def whole_components(
     comm = blocks.comm
     nodes = np.zeros(len(component), np.int64)
     names, counts = np.unique(component, return_counts=True)
-    for part, more in zip(blocks.received(names), blocks.received(names, counts), strict=True):
-        nodes[part - blocks.first] += more
+    blocks.add(names, counts, nodes)
     sizes, counts = np.unique(nodes[nodes > 0], return_counts=True)
-    known = comm.all_gather(np.stack((sizes, counts)))
+    of_workers = comm.all_gather(np.stack((sizes, counts)))
     load = np.zeros(size, np.int64)
     part = np.empty(len(component), np.int32)
-    for nodes_each in np.unique(np.concatenate([found[0] for found in known]))[::-1]:
-        have = [int(found[1][found[0] == nodes_each].sum()) for found in known]
-        given = _given(load, int(nodes_each), sum(have))
-        load += given * nodes_each
+    for nodes_each in np.unique(np.concatenate([each for each, _ in of_workers]))[::-1]:
+        have = [int(n[each == nodes_each].sum()) for each, n in of_workers]
+        more = _more(load, int(nodes_each), sum(have))
+        load += more * nodes_each
         if load.max() > room:
             return None
         own = np.flatnonzero(nodes == nodes_each)
         part[own] = np.searchsorted(
-            np.cumsum(given), sum(have[: comm.rank]) + np.arange(len(own)), side="right"
+            np.cumsum(more), sum(have[: comm.rank]) + np.arange(len(own)), side="right"
         )
     return blocks.look_up(part, component)
 
 
-def _given(load: np.ndarray, nodes: int, n: int) -> np.ndarray:
+def _more(load: np.ndarray, nodes: int, n: int) -> np.ndarray:
     """How many of n components of equal size each part has, [size] int64, if each goes to the part
     of fewest nodes, the lowest of these.
 
@@ -169,7 +167,7 @@ def _given(load: np.ndarray, nodes: int, n: int) -> np.ndarray:
             high = level
         else:
             low = level + 1
-    given: np.ndarray = np.maximum((low - 1 - load) // nodes + 1, 0)
+    more: np.ndarray = np.maximum((low - 1 - load) // nodes + 1, 0)
     last = np.flatnonzero((low >= load) & ((low - load) % nodes == 0))
-    given[last[: n - int(given.sum())]] += 1
-    return given
+    more[last[: n - int(more.sum())]] += 1
+    return more

@@ -122,11 +122,7 @@ class OfClusters:
 
     def add(self, names: np.ndarray, mass: np.ndarray) -> None:
         changed = np.flatnonzero(mass)
-        names, mass = names[changed], mass[changed]
-        for part, more in zip(
-            self._blocks.received(names), self._blocks.received(names, mass), strict=True
-        ):
-            self.mass[part - self._blocks.first] += more
+        self._blocks.add(names[changed], mass[changed], self.mass)
 
 
 class Level:
@@ -167,8 +163,8 @@ class Level:
         self.n_entries = int(comm.all_sum(np.array(len(near))))
         self._comm = comm
         streams = range(size) if comm.size == 1 else range(comm.rank, comm.rank + 1)
-        made = [self._rows(stream, ptr, near, weight) for stream in streams]
-        self._steps = list(zip(*made, strict=True))
+        rows = [self._rows(stream, ptr, near, weight) for stream in streams]
+        self._steps = list(zip(*rows, strict=True))
 
     def _rows(
         self, stream: int, ptr: np.ndarray, near: np.ndarray, weight: np.ndarray
@@ -204,11 +200,11 @@ class Level:
 
         Collective: all ranks.
         """
-        made = copy(self)
-        made._steps = []
+        level = copy(self)
+        level._steps = []
         for step in self._steps:
             seen = [self._seen(part, rows) for rows in step]
-            made._steps.append(
+            level._steps.append(
                 tuple(
                     rows._replace(
                         weight=np.where(
@@ -220,7 +216,7 @@ class Level:
                     for rows, of in zip(step, seen, strict=True)
                 )
             )
-        return made
+        return level
 
     def visit(self, label: np.ndarray, loads: Loads, key: int) -> int:
         """Move all nodes once; returns the number of moves of all workers.
@@ -245,8 +241,8 @@ class Level:
                     *graph, self.mass[self._here(rows)], at, names, left, np.uint64(key)
                 )
                 moved.append((rows, names[at[: len(rows.ptr) - 1]], names, before - left))
-            for rows, found, names, more in moved:
-                label[self._here(rows)] = found
+            for rows, labels, names, more in moved:
+                label[self._here(rows)] = labels
                 loads.add(names, more)
         return int(self._comm.all_sum(np.array(moves)))
 
@@ -319,8 +315,7 @@ class Level:
         # memory
         for rows in steps:
             own, n_sums = np.unique(self._summed(rows, inside)[:, 0], return_counts=True)
-            for part, more in zip(blocks.received(own), blocks.received(own, n_sums), strict=True):
-                ptr[1 + part - blocks.first] += more
+            blocks.add(own, n_sums, ptr[1:])
         np.cumsum(ptr, out=ptr)
         near = np.empty(ptr[-1], kind)
         weight = np.empty(ptr[-1], np.int32)
@@ -482,6 +477,5 @@ def _sums(blocks: IdBlocks, ids: np.ndarray, x: np.ndarray) -> np.ndarray:
     own = np.zeros(len(names), np.int64)
     total = np.zeros(blocks.last - blocks.first, np.int64)
     np.add.at(own, at, x)
-    for part, more in zip(blocks.received(names), blocks.received(names, own), strict=True):
-        total[part - blocks.first] += more
+    blocks.add(names, own, total)
     return total
