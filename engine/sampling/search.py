@@ -50,6 +50,11 @@ class ByView(NamedTuple):
         """The items of each view in a list of its own."""
         return cls(np.concatenate([NOTHING, *lists]), np.cumsum([0, *map(len, lists)]))
 
+    @classmethod
+    def none(cls, ptr: np.ndarray) -> ByView:
+        """No items of the views that have these bounds elsewhere."""
+        return cls(NOTHING, np.zeros_like(ptr))
+
     def number(self, parts: Sequence[ByView]) -> tuple[ByView, np.ndarray, np.ndarray]:
         """The items of each view followed by others.
 
@@ -67,6 +72,17 @@ class ByView(NamedTuple):
         items = np.concatenate([NOTHING, *(part.items for part in parts)])
         *all_items, numbers = number_by_view(self.items, self.ptr, items, bounds)
         return ByView(*all_items), numbers, bounds
+
+    def places(self, numbers: np.ndarray, bounds: np.ndarray) -> list[np.ndarray]:
+        """Where the items of each part are in these, by what ``number`` returned with these."""
+        return [
+            numbers[ptr[0] : ptr[-1]] + np.repeat(self.ptr[:-1], np.diff(ptr)) for ptr in bounds
+        ]
+
+    def lacks(self, wanted: ByView) -> np.ndarray:
+        """Whether each of some items is not in its view, [n] bool."""
+        _, number, _ = self.number([wanted])
+        return number >= np.diff(self.ptr)[wanted.views]
 
     @property
     def views(self) -> np.ndarray:
@@ -104,10 +120,8 @@ class SearchResult:
 
     def outside(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Those of some master rows that are not in the views, of each view, [k] int64."""
-        nodes = self.nodes
         wanted = ByView.joined(rows)
-        _, number, _ = nodes.number([wanted])
-        absent = number >= np.diff(nodes.ptr)[wanted.views]
+        absent = self.nodes.lacks(wanted)
         return [
             x[absent[a:b]] for x, a, b in zip(rows, wanted.ptr[:-1], wanted.ptr[1:], strict=True)
         ]
@@ -127,7 +141,9 @@ class _Receiving:
         self._plan, mirrors = relation.served(reverse)[1]
         self._comm = partition.halo_comm
         self._route = None
-        self.rows = {MASTER: nodes, MIRROR: ByView(NOTHING, np.zeros_like(nodes.ptr))}
+        self.rows = {MASTER: nodes, MIRROR: ByView.none(nodes.ptr)}
+        self._told = ByView.none(nodes.ptr)
+        self._reader = self._partner = NOTHING
         if self._plan.anywhere:
             ptr, order, readers = _readers(relation, reverse, self._plan, partition.n_masters)
             each, at, reader = expand(ptr[nodes.items], ptr[nodes.items + 1], order, readers)
@@ -141,8 +157,9 @@ class _Receiving:
                 reader,
                 (at - self._plan.send_ptr[reader]).astype(np.int32),
             )
+            self._partner = self._route.partner
             self.rows[MIRROR] = ByView(
-                mirrors[self._plan.recv_ptr[self._route.partner] + self._route.row], self._route.ptr
+                mirrors[self._plan.recv_ptr[self._partner] + self._route.row], self._route.ptr
             )
 
     def limits(self, cutoff: np.ndarray) -> dict[int, np.ndarray]:
@@ -157,30 +174,23 @@ class _Receiving:
     def exchange(self, v: int) -> Exchange:
         """The moves between the rows of a view."""
         n = np.diff(self.rows[MASTER].ptr)[v]
-        size = self._comm.size
-        if self._route is None:
-            return Exchange(
-                self._comm,
-                MovePlan(
-                    n_rows=n,
-                    rows=NOTHING,
-                    send_ptr=np.zeros(size + 1, np.int64),
-                    recv_ptr=np.zeros(size + 1, np.int64),
-                    anywhere=False,
-                ),
-            )
-        sent, halo = (slice(*ptr[v : v + 2]) for ptr in (self._told.ptr, self._route.ptr))
+        sent, halo = (slice(*ptr[v : v + 2]) for ptr in (self._told.ptr, self.rows[MIRROR].ptr))
         reader = self._reader[sent]
-        ranks = np.arange(size + 1)
         order = np.argsort(reader, kind="stable")
         rows = self._told.items[sent][order] - self.rows[MASTER].ptr[v]
         bounds, arriving = (
-            np.searchsorted(partners, ranks)
-            for partners in (reader[order], self._route.partner[halo])
+            np.searchsorted(partners, np.arange(self._comm.size + 1))
+            for partners in (reader[order], self._partner[halo])
         )
         return Exchange(
             self._comm,
-            MovePlan(n_rows=n, rows=rows, send_ptr=bounds, recv_ptr=arriving, anywhere=True),
+            MovePlan(
+                n_rows=n,
+                rows=rows,
+                send_ptr=bounds,
+                recv_ptr=arriving,
+                anywhere=self._plan.anywhere,
+            ),
         )
 
 
@@ -265,9 +275,7 @@ class Search:
     def _allowed(self, c: Chosen, ptr: np.ndarray) -> Chosen:
         """The edges that are not excluded from their views."""
         assert self._excluded is not None
-        edges = ByView(c.stored, c.ptr[ptr])
-        _, number, _ = self._excluded.number([edges])
-        return c.kept((number >= np.diff(self._excluded.ptr)[edges.views]).astype(np.int32))[0]
+        return c.kept(self._excluded.lacks(ByView(c.stored, c.ptr[ptr])).astype(np.int32))[0]
 
     def _chosen(
         self,
@@ -331,25 +339,18 @@ class Search:
         Collective: all ranks of the partition.
         """
         assert self._cutoff is not None
-        start = self._nodes.ptr
-        part = 0
+        # of the senders of all passes, in their order
+        places = iter(self._nodes.places(self._number, self._bounds))
         for one in passes:
-            rows = []
-            for bounds in self._bounds[part : part + len(one.senders)]:
-                rows.append(
-                    self._number[bounds[0] : bounds[-1]] + np.repeat(start[:-1], np.diff(bounds))
-                )
-            part += len(rows)
             halo = no_cutoffs(len(one.mirrors.items), self._cutoff.dtype)
-            of_block = iter(rows)
             assert one.limits is not None
             for c, mirror in zip(one.chosen, one.mirror, strict=True):
                 if mirror is None:
-                    lower(c.ptr, one.limits[c.kinds[1]], next(of_block), self._cutoff)
+                    lower(c.ptr, one.limits[c.kinds[1]], next(places), self._cutoff)
                 else:
                     lower(c.ptr, one.limits[c.kinds[1]], mirror, halo)
             if one.route is not None:
-                np.minimum.at(self._cutoff, next(of_block), one.route.carry(halo))
+                np.minimum.at(self._cutoff, next(places), one.route.carry(halo))
 
 
 class _Pass:
@@ -380,11 +381,9 @@ class _Pass:
         ]
         self.senders = [x for x, c in zip(rows, chosen, strict=True) if c.kinds[0] == MASTER]
         far = [x for x, c in zip(rows, chosen, strict=True) if c.kinds[0] == MIRROR]
-        self.mirrors, number, bounds = ByView(NOTHING, np.zeros_like(f.bounds[MASTER])).number(far)
-        numbers = (
-            number[b[0] : b[-1]] + np.repeat(self.mirrors.ptr[:-1], np.diff(b)) for b in bounds
-        )
-        self.mirror = [None if c.kinds[0] == MASTER else next(numbers) for c in chosen]
+        self.mirrors, *numbered = ByView.none(f.bounds[MASTER]).number(far)
+        places = iter(self.mirrors.places(*numbered))
+        self.mirror = [None if c.kinds[0] == MASTER else next(places) for c in chosen]
         plan, mirrors = f.relation.served(f.reverse)[0]
         if plan.anywhere:
             halo = np.searchsorted(mirrors, self.mirrors.items)

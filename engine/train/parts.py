@@ -243,7 +243,7 @@ def _edges(
     """
     of_pairs = [x.stored.astype(np.int64) for x in pairs or () if x.stored is not None]
     scored = [ByView.joined(of_pairs)] if of_pairs else []
-    none = ByView(np.zeros(0, np.int64), np.zeros(views + 1, np.int64))
+    none = ByView.none(np.zeros(views + 1, np.int64))
     (stored, ptr), number, bounds = none.number([*used, *scored])
     # half the bytes wherever node ids fit
     src, dst = (x.astype(np.int32) if p.n_nodes <= LARGEST else x for x in p.ends_of(stored))

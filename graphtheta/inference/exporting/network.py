@@ -107,27 +107,13 @@ def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = N
             self,
             x: Any,
             graph: Any = None,
-            edge_weight: Any = None,
-            edge_attr: Any = None,
-            edge_type: Any = None,
-            node_type: Any = None,
-            *,
-            batch: Any = None,
-            batch_size: int | None = None,
+            *edge_values: Any,
             edge_label_index: Any = None,
             edge_label_attr: Any = None,
             edge_label_type: Any = None,
+            **keywords: Any,
         ) -> Any:
-            h = self.encode(
-                x,
-                graph,
-                edge_weight=edge_weight,
-                edge_attr=edge_attr,
-                edge_type=edge_type,
-                node_type=node_type,
-                batch=batch,
-                batch_size=batch_size,
-            )
+            h = self.encode(x, graph, *edge_values, **keywords)
             return (
                 h
                 if model.decoder is None

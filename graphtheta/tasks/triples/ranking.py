@@ -330,14 +330,9 @@ def rank_block(
     Collective: all ranks of comm.
     """
     own = scores[query[target], row[target]]
-    counts = comm.all_gather(len(own))
-    begin = sum(counts[: comm.rank])
-    true = np.zeros(sum(counts), scores.dtype)
-    of = np.zeros(sum(counts), np.int64)
-    true[begin : begin + len(own)] = own
-    of[begin : begin + len(own)] = query[target]
-    true = comm.all_sum(true)
-    of = comm.all_sum(of)
+    parts = comm.all_gather((own, query[target]))
+    true, of = (np.concatenate(x) for x in zip(*parts, strict=True))
+    begin = sum(len(x) for x, _ in parts[: comm.rank])
     if outside is not None:
         scores[outside] = -np.inf
     broken = comm.all_max(np.isnan(scores).any(axis=1).astype(np.float64))
