@@ -84,6 +84,11 @@ def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = N
             f"gt.to_torch needs torch and {LIBRARIES[library].partition('.')[0]}; install them, or"
             " read the weights of layers with gt.counterpart"
         ) from None
+    return _module(torch, model, parts, library).eval()
+
+
+def _module(torch: Any, model: Network, parts: dict[str, Any], library: str) -> Any:
+    """The module of ``to_torch``; arguments as of ``counterparts``, whose result ``parts`` is."""
 
     class Exported(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         """The network of ``models/network.py`` in evaluation mode."""
@@ -134,17 +139,12 @@ def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = N
         ) -> Any:
             """What the network computes before its decoder."""
             ends = graph if library == "pyg" or graph is None else graph.edges()
-            given = Given(
-                graph=graph,
-                ends=ends,
-                edge_weight=edge_weight,
-                edge_attr=edge_attr,
-                edge_type=edge_type,
-                node_type=node_type,
-                batch=batch,
-                batch_size=batch_size,
+            return _encoded(
+                model,
+                self,
+                x,
+                Given(graph, ends, edge_weight, edge_attr, edge_type, node_type, batch, batch_size),
             )
-            return _encoded(model, self, x, given)
 
         def decode(
             self,
@@ -154,16 +154,9 @@ def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = N
             edge_label_type: Any = None,
         ) -> Any:
             """What the decoder computes from the node values."""
-            return _decoded(
-                model=model,
-                module=self,
-                h=h,
-                ends=edge_label_index,
-                attr=edge_label_attr,
-                relation=edge_label_type,
-            )
+            return _decoded(model, self, h, edge_label_index, edge_label_attr, edge_label_type)
 
-    return Exported().eval()
+    return Exported()
 
 
 def _encoded(model: Network, module: Any, x: Any, given: Given) -> Any:
