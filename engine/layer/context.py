@@ -20,7 +20,7 @@ from graphtheta.errors import ColumnError, ViewError
 from ...ops.autodiff.space import RowSpace
 from ...ops.autodiff.tape import Var, current, needs_grad
 from ...ops.edge.backend.reference import add_rows
-from ...ops.edge.program import EdgeProgram
+from ...ops.edge.program import EdgeProgram, Phase
 from ...ops.edge.symbolic import SymbolicTrace
 from ...ops.functions.rows import prefix
 from ...ops.parallel.buffers import LINE
@@ -30,6 +30,7 @@ from ..partition.relation import READOUT, RELATION
 from ..view.level import NO_ROWS, Counts, Level
 from ..view.view import GraphView
 from .opened import Opened
+from .ordered import Ordered
 from .product_order import ProductOrder
 from .settings import pass_settings
 from .stages import Stages
@@ -63,6 +64,10 @@ class Superstep:
     orders: dict[tuple[str, tuple[int, ...]], ProductOrder] = field(default_factory=dict)
     stored: dict[str, str] = field(default_factory=dict)
     along: int | None = None
+
+    def in_order(self, phase: Phase) -> dict[str, Ordered]:
+        """The sums in order of a phase, by name of the total: those of the last one."""
+        return self.opened.ordered if self.opened is not None and phase.result is None else {}
 
     def order(self, counts: Counts) -> list[str]:
         """Whether product or sum comes first in a level of some size, one line for each product."""

@@ -12,6 +12,7 @@ between; those that have arrived from other workers are, as halo columns are.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from graphtheta.base.rng import Purpose, key
 
 from ...ops.autodiff.tape import Parameter
 from ...ops.edge.program import Phase
+from ...ops.functions.recurrence import Turns
 from ...ops.parallel import buffers
 from ..partition.message import as_integers
 from ..view.level import Level
@@ -28,6 +30,29 @@ from .opened import message_of, order_of, part_of
 from .ordered import Ordered
 
 Arrays = dict[str, np.ndarray]
+
+
+def turns_of(a: Ordered, name: str, phase: Phase, draws: int = 0) -> Turns:
+    """How a sum in order takes the messages of a phase.
+
+    Args:
+        a: The sum.
+        name: Name of its total.
+        draws: Key of its random draws.
+    """
+    return a.turns(phase.outputs[message_of(name)].dims, phase.dtype, draws)
+
+
+# copies of a message at a time: as computed, with those that arrive, its gradient, as returned
+COPIES = 4
+# integers of an edge: its row, its number, what it is sorted by, and its turn, which is sorted
+INTEGERS = 6
+
+
+def width_of_message(name: str, phase: Phase) -> int:
+    """Numbers per edge that a sum in order holds at a time."""
+    e = phase.outputs[message_of(name)]
+    return COPIES * prod(e.dims) + INTEGERS * 8 // e.dtype.itemsize
 
 
 class InOrder:
@@ -62,11 +87,7 @@ class InOrder:
         self._gid = gid
         self.arrivals = Arrivals.of(level) if sums else None
         self._turns = {
-            name: a.turns(
-                phase.outputs[message_of(name)].dims,
-                phase.dtype,
-                0 if draws is None else key(draws, Purpose.DROPOUT, i),
-            )
+            name: turns_of(a, name, phase, 0 if draws is None else key(draws, Purpose.DROPOUT, i))
             for i, (name, a) in enumerate(sums.items())
         }
         self.parameters: list[Parameter] = [p for t in self._turns.values() for p in t.parameters]

@@ -29,7 +29,6 @@ from .edge_stage import Inputs, gather_sum
 from .in_order import InOrder
 from .ingredients import Ingredients
 from .opened import Opened, Totals
-from .ordered import Ordered
 from .product_order import ProductOrder
 from .stages import Stages
 from .traffic import Traffic
@@ -162,7 +161,7 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
                 graph=graph,
                 level=level,
                 key=key,
-                ordered=opened.ordered,
+                step=step,
             )
     graph.carry(outputs, level)
     node = NodeColumns(
@@ -266,7 +265,7 @@ def _run_phases(
     graph: ActiveGraph,
     level: Level,
     key: int | None,
-    ordered: dict[str, Ordered] | None = None,
+    step: Superstep | None = None,
 ) -> tuple[dict[str, Var], dict[str, Var]]:
     out_space = graph.space(level.n_out)
     totals: dict[str, Var] = {}
@@ -304,7 +303,7 @@ def _run_phases(
             key=key,
         )
         in_order = InOrder(
-            sums={} if ordered is None or phase.result is not None else ordered,
+            sums={} if step is None else step.in_order(phase),
             phase=phase,
             level=level,
             draws=key,

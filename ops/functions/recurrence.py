@@ -8,7 +8,7 @@ on a tape of their own, and are backpropagated through.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -17,7 +17,7 @@ from graphtheta.errors import UserFunctionError
 
 from ..autodiff.naming import naming
 from ..autodiff.space import RowSpace
-from ..autodiff.tape import Gradients, Parameter, Tape, Var, current
+from ..autodiff.tape import Gradients, Parameter, Tape, Var, current, space_of, value_of
 from .rows import prefix
 
 # from the state, None at first, and a message to the next state
@@ -50,12 +50,23 @@ class Turn(NamedTuple):
         return self.stays < self.end - self.begin
 
 
+class Called(NamedTuple):
+    """An operation of a step: its name, and the trailing shapes of what it takes and gives; of
+    values without rows, whole shapes.
+    """
+
+    name: str
+    inputs: list[Shape]
+    outputs: list[Shape]
+
+
 class Turns(Protocol):
     """How rows take their messages, one in each turn, in one pass.
 
     Attributes:
         shapes: Trailing shape of each part of what a row ends with; a single one has the name "".
         parameters: The parameters that are read and into which gradients flow.
+        called: The operations of a turn.
     """
 
     @property
@@ -63,6 +74,9 @@ class Turns(Protocol):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]: ...
+
+    @property
+    def called(self) -> tuple[Called, ...]: ...
 
     def run(self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray) -> Arrays:
         """What each row ends with.
@@ -100,6 +114,7 @@ class FirstMessages:
     dims: Shape
     dtype: np.dtype
     parameters: tuple[Parameter, ...] = ()
+    called: tuple[Called, ...] = ()
 
     @property
     def shapes(self) -> dict[str, Shape]:
@@ -130,6 +145,7 @@ class Recurrence:
         parameters: The parameters that it reads and into which gradients flow.
         dtype: The float type.
         draws: Whether the pass trains, the key of its random draws, and its step.
+        called: The operations of a step.
     """
 
     step: Step
@@ -138,6 +154,7 @@ class Recurrence:
     parameters: tuple[Parameter, ...]
     dtype: np.dtype
     draws: tuple[bool, int, int]
+    called: tuple[Called, ...] = ()
 
     @classmethod
     def of(cls, step: Step, owner: str, dims: Shape, dtype: np.dtype, key: int) -> Recurrence:
@@ -154,6 +171,7 @@ class Recurrence:
         message = Var(np.zeros((0, *dims), dtype), RowSpace(np.zeros(0, np.int64)), needs_grad=True)
         with empty._tape(record=True) as tape:
             first = empty._next(None, message)
+            n = len(tape.nodes)
             second = empty._next(first, message)
         shapes, after = ({n: x.shape[1:] for n, x in s.items()} for s in (first, second))
         if shapes != after:
@@ -161,7 +179,12 @@ class Recurrence:
                 f"step of {owner} returned the state {_text(shapes)} at first and {_text(after)}"
                 " afterwards; a state has the same values in every step"
             )
-        return cls(step, owner, shapes, tuple(_read(tape)), dtype, empty.draws)
+        return replace(
+            empty,
+            shapes=shapes,
+            parameters=tuple(_read(tape)),
+            called=tuple(_called(node) for node in tape.nodes[n:]),
+        )
 
     def run(self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray) -> Arrays:
         ends = {n: np.zeros((len(gid), *dims), self.dtype) for n, dims in self.shapes.items()}
@@ -246,6 +269,16 @@ def _refused(x: np.ndarray) -> np.ndarray:
         "a step takes some rows at a time and cannot reduce over all of them, as batch norm and"
         " gt.graph_mean do; do so in transform or apply"
     )
+
+
+def _called(node: Any) -> Called:
+    inputs, outputs = ([_trailing(x) for x in xs] for xs in (node.inputs, node.outputs))
+    return Called(node.name, inputs, outputs)
+
+
+def _trailing(x: Any) -> Shape:
+    shape = tuple(getattr(value_of(x), "shape", ()))
+    return shape[1:] if space_of(x) is not None else shape
 
 
 def _read(tape: Tape) -> dict[Parameter, None]:

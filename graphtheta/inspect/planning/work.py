@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.engine.layer.dry_run import Operation, Probe
+from graphtheta.engine.layer.in_order import turns_of
 from graphtheta.engine.train.doubling import sent
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.view import GraphView
@@ -19,6 +20,7 @@ from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.autodiff.tape import Gradients, Parameter
 from graphtheta.ops.edge.backend.edges import EDGES_PER_BLOCK
 from graphtheta.ops.edge.cost import edge_cost, most_pairs, node_cost, pair_cost
+from graphtheta.ops.functions.recurrence import Called
 from graphtheta.ops.parallel.buffers import LEAST_BLOCK
 from graphtheta.partitioners.report import OneOf
 
@@ -213,6 +215,14 @@ def _loads(
                 {EDGES: sweeps * each.bytes * edges, EDGE_COUNT: sweeps * edges}, blocks, sweeps
             )
             loads.add({PASSES: sweeps, EXPRESSIONS: sweeps * len(phase.order)})
+            for name, a in found.supersteps[entry.superstep].in_order(phase).items():
+                for o in turns_of(a, name, phase).called:
+                    cost = node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize)
+                    # the steps run forward, again for backward, and backward
+                    if is_product(o):
+                        loads.add({PRODUCT: (1 if again else 4) * cost.flops * edges})
+                    else:
+                        loads.add({_kind(o): (1 if again else 3) * cost.bytes * edges})
     loads.add({NODES: UPDATE_PASSES * found.parameters * itemsize})
     loads.add({OPERATIONS: len(found.operations), PARAMETERS: len(skeleton.order), STEPS: 1})
     return loads
@@ -261,13 +271,13 @@ class _Loads:
         return every, alone
 
 
-def is_product(o: Operation) -> bool:
+def is_product(o: Operation | Called) -> bool:
     """Whether an operation multiplies matrices."""
     prim = PRIMITIVES.get(o.name)
     return prim is not None and prim.traits.work == "contraction"
 
 
-def _kind(o: Operation) -> int:
+def _kind(o: Operation | Called) -> int:
     """The entry of ``PARTS`` for the bytes of an operation on node values."""
     prim = PRIMITIVES.get(o.name)
     if prim is not None and prim.traits.random:

@@ -12,9 +12,12 @@ from graphtheta.base.arguments import checked
 from graphtheta.base.console import amount, in_unit, table
 from graphtheta.engine.layer.context import Superstep
 from graphtheta.engine.layer.dry_run import Probe
+from graphtheta.engine.layer.in_order import turns_of
 from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.layer.opened import message_of, order_of
+from graphtheta.engine.layer.ordered import Ordered
 from graphtheta.engine.layer.traffic import Widths
-from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.partition.partition import MIRROR, Partition
 from graphtheta.engine.partition.relation import EDGE
 from graphtheta.engine.view.level import NO_ROWS
 from graphtheta.errors import ConfigError
@@ -34,21 +37,28 @@ HEADER = ("stage", "rows", "each", "read and written", "flops")
 
 @dataclass
 class Sizes:
-    """Nodes and edges of the whole graph, and mirror rows communicated at either end of edges."""
+    """Nodes and edges of the whole graph, mirror rows communicated at either end of edges, and
+    edges at other workers than the masters of their ends.
+    """
 
     nodes: int
     edges: int
     src_moved: int
     dst_moved: int
+    edges_to_src: int
+    edges_to_dst: int
 
     @classmethod
     def of(cls, partition: Partition) -> Sizes:
         """Summed over all workers. Collective."""
         edges = partition.relations[EDGE]
-        moved = partition.halo_comm.all_sum(
-            np.array([len(x.plan.rows) for x in (edges.sources, edges.destinations)])
-        )
-        return cls(partition.n_nodes, partition.n_edges, int(moved[0]), int(moved[1]))
+        moved = [len(x.plan.rows) for x in (edges.sources, edges.destinations)]
+        crossing = [
+            sum(block.n_edges for block in edges.blocks if block.kinds(reverse)[1] == MIRROR)
+            for reverse in (True, False)
+        ]
+        counts = partition.halo_comm.all_sum(np.array(moved + crossing)).tolist()
+        return cls(partition.n_nodes, partition.n_edges, *counts)
 
 
 @checked
@@ -180,9 +190,12 @@ def _layer(
         which = f" {number + 1}" if len(program.phases) > 1 else ""
         lines += [
             f"  phase{which}",
-            *(f"    {line}" for line in [*_phase(phase, program), *_rows(phase, step, trainer)]),
+            *(
+                f"    {line}"
+                for line in [*_phase(phase, program, step), *_rows(phase, step, trainer)]
+            ),
         ]
-        rows += _moves(phase, which, step.direction, sizes)
+        rows += _moves(phase, which, step, sizes)
         if decodes:
             rows.append(_row("gather", sizes.edges, "pairs", edge_cost(phase)))
         else:
@@ -198,14 +211,26 @@ def _layer(
             rows.append(
                 _row(f"gather and sum{which}", passes * sizes.edges, "edges", edge_cost(phase))
             )
+            rows += [
+                _row(
+                    f"steps of {a.name}", passes * sizes.edges, "edges", _turn_cost(a, name, phase)
+                )
+                for name, a in step.in_order(phase).items()
+            ]
     if not decodes:
         rows.append(_row("apply", sizes.nodes, "nodes", _dense(trainer, i, "apply")))
     return "\n".join([*lines, *(f"  {line}" for line in table(HEADER, rows).splitlines())])
 
 
-def _phase(phase: Phase, program: EdgeProgram) -> list[str]:
+def _phase(phase: Phase, program: EdgeProgram, step: Superstep) -> list[str]:
     """Lines about what a phase computes and reads, and its back end."""
     lines = []
+    outputs = dict(phase.outputs)
+    for name, a in step.in_order(phase).items():
+        message = written(outputs.pop(message_of(name)), program.operands)
+        key = outputs.pop(order_of(name), None)
+        by = "the ids of edges" if key is None else written(key, program.operands)
+        lines.append(f"in order {a.name} of {message}, by {by}")
     if phase.message:
         into = f" -> dst.{phase.result.replace(' ', '_')}" if phase.result is not None else ""
         groups: dict[tuple[Expr, ...], list[str]] = {}
@@ -218,7 +243,7 @@ def _phase(phase: Phase, program: EdgeProgram) -> list[str]:
         ]
     lines += [
         f"new      {f'edge.{n}' if n else 'value'} = {written(e, program.operands)}"
-        for n, e in phase.outputs.items()
+        for n, e in outputs.items()
     ]
     reads = [
         f"{end}.{name.replace(' ', '_')} [{width}]"
@@ -235,6 +260,17 @@ def _phase(phase: Phase, program: EdgeProgram) -> list[str]:
             else f"back end reference{f', many times slower: {reason}' if reason else ''}"
         ),
     ]
+
+
+def _turn_cost(a: Ordered, name: str, phase: Phase) -> Cost:
+    """Cost of a step of a sum in order."""
+    return sum(
+        (
+            node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, phase.dtype.itemsize)
+            for o in turns_of(a, name, phase).called
+        ),
+        Cost(),
+    )
 
 
 def _rows(phase: Phase, step: Superstep, trainer: Trainer) -> list[str]:
@@ -259,13 +295,18 @@ def _rows(phase: Phase, step: Superstep, trainer: Trainer) -> list[str]:
     return lines
 
 
-def _moves(phase: Phase, which: str, direction: str, sizes: Sizes) -> list[Row]:
-    """Rows of the table for the columns communicated for mirrors; none on one worker."""
+def _moves(phase: Phase, which: str, step: Superstep, sizes: Sizes) -> list[Row]:
+    """Rows of the table for the columns communicated for mirrors, and for messages to masters; none
+    on one worker.
+    """
+    direction = step.direction
     ends = {"in": ("src", "dst"), "out": ("dst", "src"), "both": ("src", "dst")}[direction]
     moved = {"src": sizes.src_moved, "dst": sizes.dst_moved}
+    crossing = {"src": sizes.edges_to_src, "dst": sizes.edges_to_dst}
     if direction == "both":
         moved = dict.fromkeys(moved, sizes.src_moved + sizes.dst_moved)
-    each = Widths.of(phase, frozenset())
+        crossing = dict.fromkeys(crossing, sizes.edges_to_src + sizes.edges_to_dst)
+    each = Widths.of(phase, frozenset(), step.in_order(phase))
     found = (
         ("src", ends[0], each.src),
         ("dst", ends[1], each.dst),
@@ -276,6 +317,10 @@ def _moves(phase: Phase, which: str, direction: str, sizes: Sizes) -> list[Row]:
         _row(f"move {what}{which}", moved[end], "mirrors", Cost(width))
         for what, end, width in found
         if width and moved[end]
+    ] + [
+        _row(f"move messages{which}", n, "edges", Cost(each.message))
+        for n in [crossing[ends[1]]]
+        if n and each.message
     ]
 
 

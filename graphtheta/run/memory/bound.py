@@ -11,6 +11,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from math import prod
 
 import numpy as np
 
@@ -30,11 +31,13 @@ from graphtheta.base.costs import (
 )
 from graphtheta.base.memory import available_bytes
 from graphtheta.engine.layer.dry_run import Probe
+from graphtheta.engine.layer.in_order import turns_of, width_of_message
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import MemoryLimitError
 from graphtheta.ops.edge.backend.fused import saved_width
 from graphtheta.ops.edge.backend.reference import CHUNK_BYTES
 from graphtheta.ops.edge.cost import most_pairs, pair_cost
+from graphtheta.ops.edge.turns import BLOCK
 from graphtheta.tasks.kinds.pair_counts import NO_PAIRS, PairCounts
 
 
@@ -142,10 +145,22 @@ def memory_bound(
     halo = (probe.halo_width + deferred) * (2 * mirrors + extent.sent)
     residuals = max(
         (
-            saved_width(phase)
+            saved_width(phase) + sum(width_of_message(name, phase) for name in step.in_order(phase))
             for step in probe.supersteps
             if step.program
             for phase in step.program.phases
+        ),
+        default=0,
+    )
+    # what the steps of a block of rows compute, and its gradients
+    in_turn = 2 * max(
+        (
+            min(BLOCK, extent.whole_edges) * sum(prod(y) for o in called for y in o.outputs)
+            for step in probe.supersteps
+            if step.program
+            for phase in step.program.phases
+            for name, a in step.in_order(phase).items()
+            for called in [turns_of(a, name, phase).called]
         ),
         default=0,
     )
@@ -182,7 +197,7 @@ def memory_bound(
         halo=in_flight * halo * itemsize,
         edges=in_flight * (score * edges + of_pairs),
         pairs=round(pairs),
-        chunks=in_flight * CHUNKS_ALIVE * CHUNK_BYTES,
+        chunks=in_flight * (CHUNKS_ALIVE * CHUNK_BYTES + in_turn * itemsize),
         views=in_flight * search,
         parameters=PARAMETER_COPIES * parameters,
         # versions that stale views use, gradients of views that finish before their turn, and
