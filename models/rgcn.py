@@ -28,6 +28,7 @@ from graphtheta.errors import ConfigError
 
 from ..engine.layer.layer import Layer
 from ..ops.autodiff import init
+from ..ops.autodiff.stored import holds_sparse
 from ..ops.autodiff.tape import Parameter
 from ..ops.functions.dense import matmul, to_dense
 from ..ops.functions.elementwise import add
@@ -35,7 +36,6 @@ from ..ops.functions.embedding import embedding
 from ..ops.functions.index import getitem
 from ..ops.functions.shape import flatten
 from ..ops.functions.shape import sum as sum_over
-from ..ops.rows.stored import holds_sparse
 from .design import Design, NetworkOptions
 
 

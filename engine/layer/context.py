@@ -18,6 +18,7 @@ import numpy as np
 from graphtheta.errors import ColumnError, ViewError
 
 from ...ops.autodiff.space import RowSpace
+from ...ops.autodiff.stored import StoredRows, holds_sparse
 from ...ops.autodiff.tape import Var, current, needs_grad
 from ...ops.edge.backend.reference import add_rows
 from ...ops.edge.program import EdgeProgram, Phase
@@ -25,7 +26,6 @@ from ...ops.edge.symbolic import SymbolicTrace
 from ...ops.functions.rows import prefix
 from ...ops.parallel.buffers import LINE
 from ...ops.rows.row_list import RowList
-from ...ops.rows.stored import StoredRows, holds_sparse
 from ..partition.relation import READOUT, RELATION
 from ..view.level import NO_ROWS, Counts, Level
 from ..view.view import GraphView

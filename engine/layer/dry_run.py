@@ -16,6 +16,7 @@ from graphtheta.errors import UserFunctionError
 
 from ...ops.autodiff.checkpoint import Segment
 from ...ops.autodiff.space import RowSpace
+from ...ops.autodiff.stored import StoredRows
 from ...ops.autodiff.tape import (
     Called,
     Gradients,
@@ -27,7 +28,6 @@ from ...ops.autodiff.tape import (
     space_of,
     value_of,
 )
-from ...ops.rows.stored import StoredRows
 from ..partition.partition import Partition, empty_partition
 from ..view.hop import Flow, Hop
 from ..view.level import NO_ROWS, Counts, Level, full_pass, passes_of

@@ -28,6 +28,7 @@ import numpy as np
 
 from ...ops.autodiff.expr import COMPUTED
 from ...ops.autodiff.space import RowSpace
+from ...ops.autodiff.stored import rows_of
 from ...ops.autodiff.tape import Var, current, needs_grad, value_of
 from ...ops.edge.aggregator import State
 from ...ops.edge.backend import fused, grouped, reference
@@ -36,7 +37,6 @@ from ...ops.edge.backend.reference import PhaseColumns
 from ...ops.edge.program import Phase
 from ...ops.functions.embedding import check_range
 from ...ops.parallel import buffers
-from ...ops.rows.stored import rows_of
 from ..partition.exchange import ToMasters, add_into
 from ..partition.message import as_integers
 from ..partition.partition import MASTER, MIRROR

@@ -23,8 +23,8 @@ from typing import Any
 from graphtheta.base.costs import GATHERED, MOVED
 
 from ...ops.autodiff.fusion import is_open
+from ...ops.autodiff.stored import holds_sparse
 from ...ops.autodiff.tape import needs_grad
-from ...ops.rows.stored import holds_sparse
 from ..view.level import Counts
 
 

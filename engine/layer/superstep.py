@@ -14,6 +14,7 @@ from graphtheta.errors import ColumnError, UserFunctionError
 
 from ...ops.autodiff.expr import COMPUTED, Expr, ordered
 from ...ops.autodiff.naming import naming
+from ...ops.autodiff.stored import StoredRows
 from ...ops.autodiff.tape import Parameter, Var, current
 from ...ops.edge.backend.fused import fallbacks
 from ...ops.edge.plan import evaluate
@@ -21,7 +22,6 @@ from ...ops.edge.program import EdgeProgram, normaliser
 from ...ops.edge.program_cache import ProgramCache
 from ...ops.edge.symbolic import SymbolicTrace, record
 from ...ops.functions.rows import prefix
-from ...ops.rows.stored import StoredRows
 from ..view.level import Level
 from ..view.view import PRECOMPUTED
 from .context import ActiveGraph, Superstep, check_direction

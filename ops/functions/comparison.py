@@ -20,7 +20,8 @@ from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation
 from ..autodiff.traits import Traits
 from ..compile.scalar import Scalar
-from .rows import same_axes, same_dtype, same_rows, unbroadcast
+from ..rows.columns import unbroadcast
+from .rows import same_axes, same_dtype, same_rows
 
 
 @primitive("less", scalar=Scalar("less({0}, {1})", (None, None)), traits=Traits(integers=True))

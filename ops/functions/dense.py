@@ -10,10 +10,10 @@ from graphtheta.errors import ShapeError, UserFunctionError
 
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation
+from ..autodiff.stored import StoredRows, in_blocks
 from ..autodiff.traits import Traits
 from ..rows.products import long_product, product
 from ..rows.row_list import RowList
-from ..rows.stored import StoredRows, in_blocks
 from .elementwise import add
 from .rows import has_rows, same_dtype, trailing
 

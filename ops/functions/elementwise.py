@@ -14,7 +14,8 @@ from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation
 from ..autodiff.traits import Traits, all_axes
 from ..compile.scalar import Scalar, constant
-from .rows import align, unbroadcast
+from ..rows.columns import unbroadcast
+from .rows import align
 
 _FLOATS = Traits(takes="floats")
 _SQRT_HALF = 0.5**0.5

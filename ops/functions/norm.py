@@ -17,9 +17,9 @@ from ..autodiff.refusal import operation
 from ..autodiff.tape import Var, current, value_of
 from ..autodiff.traits import Traits
 from ..compile.scalar import Scalar
-from ..rows.columns import statistics, through_statistics
+from ..rows.columns import statistics, through_statistics, unbroadcast
 from .elementwise import add, mul
-from .rows import same_dtype, trailing, unbroadcast
+from .rows import same_dtype, trailing
 
 
 class RunningStats:

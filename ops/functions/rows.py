@@ -24,17 +24,16 @@ import numpy as np
 
 from graphtheta.errors import ShapeError, UserFunctionError
 
+from ..autodiff.alignment import are_aligned
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation
 from ..autodiff.space import RowSpace
+from ..autodiff.stored import StoredRows
 from ..autodiff.tape import Parameter, Var, current, space_of
 from ..autodiff.traits import Traits, all_axes, always, first
 from ..compile.scalar import Scalar
 from ..parallel import buffers
-from ..rows.alignment import are_aligned
-from ..rows.columns import sum_over
-from ..rows.stored import StoredRows
 
 
 @primitive("prefix", rowwise=False, sparse=True, traits=Traits(work="none"))
@@ -254,15 +253,3 @@ def same_axes(*args: Any) -> list[Any]:
         return list(args)
     width = max(len(trailing(a)) for a in args)
     return [expand_last(a, width - len(trailing(a))) if has_rows(a) else a for a in args]
-
-
-def unbroadcast(g: Any, x: Any) -> Any:
-    """Sum a gradient over the axes along which x was repeated; the adjoint of broadcasting."""
-    shape = np.shape(x)
-    if g.shape == shape:
-        return g
-    lead = g.ndim - len(shape)
-    repeated = tuple(range(lead)) + tuple(
-        i + lead for i, d in enumerate(shape) if d == 1 and g.shape[i + lead] != 1
-    )
-    return sum_over(g, repeated).reshape(shape)

@@ -18,10 +18,10 @@ from graphtheta.errors import ShapeError
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation
 from ..autodiff.traits import Shape, Traits, always, first
-from ..rows.columns import sum_over
+from ..rows.columns import sum_over, unbroadcast
 from .constant import stop_gradient
 from .elementwise import div, exp, sub
-from .rows import as_floats, has_rows, same_dtype, same_rows, trailing, unbroadcast
+from .rows import as_floats, has_rows, same_dtype, same_rows, trailing
 
 Axis = int | tuple[int, ...] | None
 

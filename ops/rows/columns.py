@@ -98,6 +98,18 @@ def sum_over(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
     return row_sums(x).sum(axis=tuple(k - 1 for k in axes if k)).astype(x.dtype)
 
 
+def unbroadcast(g: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Sum a gradient over the axes along which x was repeated; the adjoint of broadcasting."""
+    shape = np.shape(x)
+    if g.shape == shape:
+        return g
+    lead = g.ndim - len(shape)
+    repeated = tuple(range(lead)) + tuple(
+        i + lead for i, d in enumerate(shape) if d == 1 and g.shape[i + lead] != 1
+    )
+    return sum_over(g, repeated).reshape(shape)
+
+
 def statistics(
     x: np.ndarray, counted: np.ndarray | None, all_sum: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, float]:

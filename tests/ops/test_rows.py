@@ -4,7 +4,8 @@ import pytest
 from graphtheta.errors import ShapeError, UserFunctionError
 from graphtheta.ops import Parameter, RowSpace, Tape, Var, add, cast, expand_last, mul, prefix
 from graphtheta.ops.autodiff.expr import Tracer
-from graphtheta.ops.functions.rows import align, unbroadcast
+from graphtheta.ops.functions.rows import align
+from graphtheta.ops.rows.columns import unbroadcast
 
 SPACE = RowSpace(np.arange(5))
 

@@ -18,9 +18,9 @@ from graphtheta.engine.view.level import NO_ROWS, Counts, Level
 from graphtheta.engine.view.view import GraphView
 from graphtheta.inference.forward.empty import empty_view
 from graphtheta.inference.forward.spill import Values
+from graphtheta.ops.autodiff.stored import StoredRows
 from graphtheta.ops.autodiff.tape import Tape, Var
 from graphtheta.ops.parallel.buffers import empty
-from graphtheta.ops.rows.stored import StoredRows
 
 
 class LayerOutput(NamedTuple):

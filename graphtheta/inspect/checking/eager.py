@@ -20,13 +20,13 @@ from graphtheta.engine.layer.settings import PassSettings
 from graphtheta.engine.view.level import Level
 from graphtheta.errors import ColumnError
 from graphtheta.ops.autodiff.space import RowSpace
+from graphtheta.ops.autodiff.stored import rows_of
 from graphtheta.ops.autodiff.tape import Var, current, needs_grad, value_of
 from graphtheta.ops.edge.aggregator import Aggregator, Segments, State
 from graphtheta.ops.edge.program import softmax_scope
 from graphtheta.ops.functions.elementwise import mul
 from graphtheta.ops.functions.rows import cast
 from graphtheta.ops.functions.shape import stack
-from graphtheta.ops.rows.stored import rows_of
 
 
 @dataclass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..autodiff.expr import Expr
-from ..autodiff.tape import Parameter, Var
+from .expr import Expr
+from .tape import Parameter, Var
 
 
 def are_aligned(args: tuple[Any, ...]) -> bool:

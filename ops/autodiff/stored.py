@@ -13,9 +13,9 @@ import numpy as np
 
 from graphtheta.base.sparse import is_sparse
 
-from ..autodiff.space import RowSpace
-from ..autodiff.tape import Var, value_of
-from .row_list import RowList
+from ..rows.row_list import RowList
+from .space import RowSpace
+from .tape import Var, value_of
 
 
 class StoredRows(Var):
