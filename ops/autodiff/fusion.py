@@ -5,8 +5,8 @@ one pass over memory.
 backward reads the inputs and the gradient and writes their gradients, without other arrays.
 Deferral changes the time and no result: a value is computed when it is read, or when a second
 function uses it, from what its arguments were when the function was called. A function is deferred
-if its scalar form calls only functions that ``compile.element`` has as vector code; NumPy is faster
-at others, such as log.
+if its scalar form calls only functions that are lazy (``compile.elementary``); NumPy is faster at
+others, such as log.
 
 Small values, where calling costs more than computing, are computed at once.
 """
@@ -342,10 +342,10 @@ class _Code:
 
 def _compiled(source: str, dtype: np.dtype) -> Callable[..., None]:
     # numba takes longer to import than many programs to run
-    from ..compile.element import HEADER
     from ..compile.generated import compiled
+    from ..kernels import number_header
 
-    return compiled(source, dtype.name, HEADER)
+    return compiled(source, dtype.name, number_header)
 
 
 _CODES: dict[Structure, _Code] = {}

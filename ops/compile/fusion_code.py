@@ -8,6 +8,7 @@ over rows in an array of each block of rows.
 
 ``relu(h * factor + bias)`` with h [n, d], factor [n, 1] and bias [d] becomes
 
+    @kernel_form
     def kernel(begin, end, D0, a0, a1, a2, out):
         for i in range(begin, end):
             v1 = a1[i, 0]
@@ -221,7 +222,7 @@ class FusionWriter:
         draws = [f"{what}{k}" for k in self._dropouts() for what in ("g", "key")]
         lengths = [f"D{g}" for g in range(self.loops)]
         names = ", ".join(["begin", "end", *lengths, *leaves, *draws, *more])
-        return "\n".join([f"def kernel({names}):", *self.lines]) + "\n"
+        return "\n".join(["@kernel_form", f"def kernel({names}):", *self.lines]) + "\n"
 
     # ---- forward
 

@@ -21,7 +21,7 @@ from string import Formatter
 
 from graphtheta.errors import UserFunctionError
 
-from . import element, header
+from .elementary import FUNCTIONS
 
 Rule = str | None
 _NUMBER = re.compile(r"np\.nan|-?(np\.inf|[0-9][0-9.]*(e[+-]?[0-9]+)?)")
@@ -34,7 +34,7 @@ class Scalar:
 
     It is text of + - * / and parentheses over ``{0}``, ``{1}`` (arguments), ``T(number)`` (a
     constant in the type of the kernel) and calls of the functions in
-    ``graphtheta.ops.compile.header.FUNCTIONS``.
+    ``graphtheta.ops.compile.elementary.FUNCTIONS``.
 
     Args:
         value: The result.
@@ -65,8 +65,8 @@ class Scalar:
 
     @property
     def lazy(self) -> bool:
-        """Whether lazy elementwise fusion can run it: all its functions have vector code."""
-        return self.functions <= element.FUNCTIONS
+        """Whether lazy elementwise fusion can run it: all its functions are lazy."""
+        return all(FUNCTIONS[name].lazy for name in self.functions)
 
 
 def constant(x: float) -> str:
@@ -110,10 +110,11 @@ def _called(text: str, arguments: int, gradient: bool) -> frozenset[str]:
                 f"{what} holds {_read(part)}; write it with + - * /, T(number) and functions"
             )
     called -= {"T"}
-    if called - header.FUNCTIONS:
+    unknown = sorted(called - FUNCTIONS.keys())
+    if unknown:
         raise UserFunctionError(
-            f"{what} calls {sorted(called - header.FUNCTIONS)[0]}, which kernels do not support;"
-            f" they support {', '.join(sorted(header.FUNCTIONS))}"
+            f"{what} calls {unknown[0]}, which kernels do not support; they support"
+            f" {', '.join(sorted(FUNCTIONS))}"
         )
     return frozenset(called)
 

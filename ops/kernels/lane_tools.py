@@ -128,15 +128,14 @@ def comparison(how: str, element: Any) -> Any:
                 )
                 for v, k in zip(arguments, sig.args, strict=True)
             )
-            there = context.get_value_type(element)
             if a.floating or b.floating:
-                a = a.to(there)
-                b = b.to(there)
+                a = a.to(element.name)
+                b = b.to(element.name)
             elif a.element != b.element:
-                a = a.to(ir.IntType(64))
-                b = b.to(ir.IntType(64))
+                a = a.to("int64")
+                b = b.to("int64")
             holds = a.compared(how, b)
-            return builder.uitofp(holds.value, ir.VectorType(there, kind.n))
+            return builder.uitofp(holds.value, context.get_value_type(kind))
 
         return kind(x, y), generate
 
@@ -166,7 +165,7 @@ def as_type(element: Any) -> Any:
                 return (builder.uitofp if to_float else builder.zext)(
                     v.value, ir.VectorType(context.get_value_type(element), v.n)
                 )
-            return v.to(context.get_value_type(element)).value
+            return v.to(element.name).value
 
         return kind(x), generate
 

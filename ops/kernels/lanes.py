@@ -7,6 +7,7 @@ not accessed. LLVM maps vectors to the registers of the processor.
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +19,12 @@ from numba.core.typing.templates import AbstractTemplate, infer_global, signatur
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
 INDEX, BIT = ir.IntType(32), ir.IntType(1)
+ELEMENTS: dict[str, Any] = {
+    "float32": ir.FloatType(),
+    "float64": ir.DoubleType(),
+    "int32": ir.IntType(32),
+    "int64": ir.IntType(64),
+}
 ALIGN = ir.Constant(INDEX, 1)
 
 
@@ -40,11 +47,11 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def _suffix(kind: Any) -> str:
-    """How LLVM spells the type of a vector in the names of its functions."""
-    element = {ir.FloatType(): "f32", ir.DoubleType(): "f64"}.get(
-        kind.element
-    ) or f"i{kind.element.width}"
-    return f"v{kind.count}{element}"
+    """How LLVM spells the type of a vector or number in the names of its functions."""
+    count = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
+    one = kind.element if count else kind
+    element = {ir.FloatType(): "f32", ir.DoubleType(): "f64"}.get(one) or f"i{one.width}"
+    return f"{count}{element}"
 
 
 def call(builder: Any, name: str, result_type: Any, arguments: Sequence[Any]) -> Any:
@@ -67,6 +74,10 @@ class V:
         self.b = builder
         self.value = value
 
+    def new(self, value: Any) -> V:
+        """Another vector."""
+        return type(self)(self.b, value)
+
     @property
     def n(self) -> int:
         return int(self.value.type.count)
@@ -79,11 +90,20 @@ class V:
     def floating(self) -> bool:
         return isinstance(self.element, (ir.FloatType, ir.DoubleType))
 
+    @property
+    def single(self) -> bool:
+        """Whether its numbers are of single precision."""
+        return isinstance(self.element, ir.FloatType)
+
+    def kind(self, element: Any) -> Any:
+        """The type of as many numbers of another type."""
+        return ir.VectorType(element, self.n)
+
     def of(self, x: Any) -> V:
         """A number as a vector of this kind, a vector as one of this many lanes."""
         if isinstance(x, V):
             return x.repeated(self.n)
-        return V(self.b, ir.Constant(ir.VectorType(self.element, self.n), [x] * self.n))
+        return self.new(ir.Constant(self.kind(self.element), [x] * self.n))
 
     def repeated(self, n: int) -> V:
         if self.n == n:
@@ -91,9 +111,8 @@ class V:
         if self.n != 1:
             raise TypeError(f"a vector of {self.n} lanes cannot be combined with one of {n}")
         order = ir.Constant(ir.VectorType(INDEX, n), [0] * n)
-        return V(
-            self.b,
-            self.b.shuffle_vector(self.value, ir.Constant(self.value.type, ir.Undefined), order),
+        return self.new(
+            self.b.shuffle_vector(self.value, ir.Constant(self.value.type, ir.Undefined), order)
         )
 
     def _pair(self, x: Any) -> tuple[V, V]:
@@ -103,8 +122,8 @@ class V:
     def _do(self, x: Any, floats: str, integers: str, swap: bool = False) -> V:
         a, b = reversed(self._pair(x)) if swap else self._pair(x)
         if not a.floating:
-            return V(self.b, getattr(self.b, integers)(a.value, b.value))
-        return V(self.b, getattr(self.b, floats)(a.value, b.value, flags=self.FLAGS))
+            return self.new(getattr(self.b, integers)(a.value, b.value))
+        return self.new(getattr(self.b, floats)(a.value, b.value, flags=self.FLAGS))
 
     def __add__(self, x: Any) -> V:
         return self._do(x, "fadd", "add")
@@ -131,13 +150,15 @@ class V:
         return self._do(x, "fdiv", "sdiv", swap=True)
 
     def __neg__(self) -> V:
-        return V(self.b, self.b.fneg(self.value)) if self.floating else 0 - self
+        return self.new(self.b.fneg(self.value)) if self.floating else 0 - self
+
+    def __abs__(self) -> V:
+        return self.call("llvm.fabs") if self.floating else (self < 0).choose(-self, self)
 
     def compared(self, how: str, x: Any) -> V:
         a, b = self._pair(x)
-        return V(
-            self.b, (a.b.fcmp_ordered if a.floating else a.b.icmp_signed)(how, a.value, b.value)
-        )
+        compare = a.b.fcmp_ordered if a.floating else a.b.icmp_signed
+        return self.new(compare(how, a.value, b.value))
 
     def __lt__(self, x: Any) -> V:
         return self.compared("<", x)
@@ -156,14 +177,13 @@ class V:
 
     def unequal(self, x: Any) -> V:
         a, b = self._pair(x)
-        return V(
-            self.b, (a.b.fcmp_unordered if a.floating else a.b.icmp_signed)("!=", a.value, b.value)
-        )
+        compare = a.b.fcmp_unordered if a.floating else a.b.icmp_signed
+        return self.new(compare("!=", a.value, b.value))
 
     def is_nan(self) -> V:
         if not self.floating:
-            return V(self.b, ir.Constant(ir.VectorType(BIT, self.n), None))
-        return V(self.b, self.b.fcmp_unordered("uno", self.value, self.value))
+            return self.new(ir.Constant(ir.VectorType(BIT, self.n), None))
+        return self.new(self.b.fcmp_unordered("uno", self.value, self.value))
 
     def __and__(self, x: Any) -> V:
         return self._do(x, "and_", "and_")
@@ -175,50 +195,50 @@ class V:
         return self._do(x, "xor", "xor")
 
     def __lshift__(self, x: int) -> V:
-        return V(self.b, self.b.shl(self.value, self.of(x).value))
+        return self.new(self.b.shl(self.value, self.of(x).value))
 
     def __rshift__(self, x: int) -> V:
         """Logical shift, which does not extend the sign."""
-        return V(self.b, self.b.lshr(self.value, self.of(x).value))
+        return self.new(self.b.lshr(self.value, self.of(x).value))
 
     def halved(self) -> V:
         """An integer divided by two, rounded down."""
-        return V(self.b, self.b.ashr(self.value, self.of(1).value))
+        return self.new(self.b.ashr(self.value, self.of(1).value))
 
     def choose(self, yes: Any, no: Any) -> V:
         """Where this mask holds, ``yes``, else ``no``; one of the two is a vector."""
         like = yes if isinstance(yes, V) else no
         wide = like.repeated(max(self.n, like.n, no.n if isinstance(no, V) else 1))
         mask = self.repeated(wide.n)
-        return V(self.b, self.b.select(mask.value, wide.of(yes).value, wide.of(no).value))
+        return self.new(self.b.select(mask.value, wide.of(yes).value, wide.of(no).value))
 
-    def bits(self, element: Any) -> V:
-        """The same bits as other numbers."""
-        return V(self.b, self.b.bitcast(self.value, ir.VectorType(element, self.n)))
+    def bits(self, element: str) -> V:
+        """The same bits as other numbers, of the type "float32", "float64", "int32" or "int64"."""
+        return self.new(self.b.bitcast(self.value, self.kind(ELEMENTS[element])))
 
-    def to(self, element: Any) -> V:
+    def to(self, element: str) -> V:
         """The same numbers as another type."""
-        if self.element == element:
+        there = ELEMENTS[element]
+        if self.element == there:
             return self
-        there = ir.VectorType(element, self.n)
-        if isinstance(element, (ir.FloatType, ir.DoubleType)):
-            wider = self.floating and isinstance(element, ir.DoubleType)
+        if isinstance(there, (ir.FloatType, ir.DoubleType)):
+            wider = self.floating and isinstance(there, ir.DoubleType)
             how = ("fpext" if wider else "fptrunc") if self.floating else "sitofp"
         else:
             how = (
                 "fptosi"
                 if self.floating
                 else "sext"
-                if element.width > self.element.width
+                if there.width > self.element.width
                 else "trunc"
             )
-        return V(self.b, getattr(self.b, how)(self.value, there))
+        return self.new(getattr(self.b, how)(self.value, self.kind(there)))
 
     def call(self, name: str, *more: Any) -> V:
         """An LLVM intrinsic over vectors of one type, such as "llvm.sqrt"."""
         kind = self.value.type
         given = [self.value, *(self.of(x).value for x in more)]
-        return V(self.b, call(self.b, f"{name}.{_suffix(kind)}", kind, given))
+        return self.new(call(self.b, f"{name}.{_suffix(kind)}", kind, given))
 
     def each(self, function: Callable[[Any], Any]) -> V:
         """A scalar function lane by lane."""
@@ -228,14 +248,37 @@ class V:
             vector = self.b.insert_element(
                 vector, function(self.b.extract_element(self.value, at)), at
             )
-        return V(self.b, vector)
+        return self.new(vector)
+
+    def libm(self, name: str) -> V:
+        """A function of the C library, such as "erf", lane by lane."""
+        form = ir.FunctionType(self.element, [self.element])
+        function = cgutils.insert_pure_function(
+            self.b.module, form, name=f"{name}f" if self.single else name
+        )
+        return self.each(lambda one: self.b.call(function, (one,)))
+
+    def unless_rare(self, usual: V, rare: Callable[[], V]) -> V:
+        """This where a mask holds, elsewhere ``rare()``, which runs only if there is such a
+        lane.
+        """
+        bits = ir.IntType(self.n)
+        every = ir.Constant(bits, (1 << self.n) - 1)
+        some = self.b.icmp_unsigned("!=", self.b.bitcast(usual.value, bits), every)
+        before = self.b.block
+        with self.b.if_then(some, likely=False):
+            exact = usual.choose(self, rare())
+            inside = self.b.block
+        merged = self.b.phi(self.value.type)
+        merged.add_incoming(self.value, before)
+        merged.add_incoming(exact.value, inside)
+        return self.new(merged)
 
     def shuffled(self, other: V, order: Sequence[int]) -> V:
-        return V(
-            self.b,
+        return self.new(
             self.b.shuffle_vector(
                 self.value, other.value, ir.Constant(ir.VectorType(INDEX, len(order)), list(order))
-            ),
+            )
         )
 
 
@@ -255,9 +298,33 @@ def widest(kinds: Sequence[Any]) -> Lanes:
     return Lanes(element, max(k.n for k in vectors))
 
 
+class Number(V):
+    """A single number in a loop, which LLVM turns into vector code by itself: it has the methods of
+    a vector, and Numba gives its arithmetic the fast-math flags of the loop.
+    """
+
+    FLAGS = ()
+
+    @property
+    def n(self) -> int:
+        return 1
+
+    @property
+    def element(self) -> Any:
+        return self.value.type
+
+    def kind(self, element: Any) -> Any:
+        return element
+
+    def of(self, x: Any) -> V:
+        return x if isinstance(x, V) else self.new(ir.Constant(self.element, x))
+
+    def repeated(self, n: int) -> V:
+        return self
+
+
 def lanewise(function: Callable[..., V]) -> Any:
     """A function of vectors as one that kernels may call, with numbers among its arguments."""
-    names = ", ".join(function.__code__.co_varnames[: function.__code__.co_argcount])
 
     def typed(typing: Any, *kinds: Any) -> Any:
         kind = widest(kinds)
@@ -271,10 +338,33 @@ def lanewise(function: Callable[..., V]) -> Any:
 
         return kind(*kinds), generate
 
-    # Numba reads the number of arguments off the function
+    return _intrinsic(function, typed)
+
+
+def numberwise(function: Callable[..., V]) -> Any:
+    """A function of vectors as one of single numbers of one type."""
+
+    def typed(typing: Any, *kinds: Any) -> Any:
+        kind = kinds[0]
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            given = [
+                Number(builder, context.cast(builder, x, k, kind))
+                for x, k in zip(arguments, kinds, strict=True)
+            ]
+            return function(*given).value
+
+        return kind(*kinds), generate
+
+    return _intrinsic(function, typed)
+
+
+def _intrinsic(function: Callable[..., V], typed: Callable[..., Any]) -> Any:
+    """An intrinsic with as many arguments as a function, which Numba reads off its code."""
+    names = ", ".join(inspect.signature(function).parameters)
     scope: dict[str, Any] = {"typed": typed}
-    exec(f"def {function.__name__}(typing, {names}): return typed(typing, {names})", scope)
-    return intrinsic(scope[function.__name__])
+    exec(f"def call(typing, {names}): return typed(typing, {names})", scope)
+    return intrinsic(scope["call"])
 
 
 def _operator(symbol: Any, function: Callable[..., V]) -> None:

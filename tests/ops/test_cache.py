@@ -23,11 +23,10 @@ import pytest
 from numba.core.compiler_lock import global_compiler_lock
 
 from graphtheta.errors import ConfigError
-from graphtheta.ops.compile import cache, element, generated, jit, private, sources
+from graphtheta.ops.compile import cache, generated, jit, private, sources
 from graphtheta.ops.compile.generated import compiled
-from graphtheta.ops.compile.header import HEADER
 from graphtheta.ops.compile.sources import imported
-from graphtheta.ops.kernels import loss
+from graphtheta.ops.kernels import loss, number_header, vector_header
 
 STRANGER = 65534
 SOURCE = """@kernel_form
@@ -40,9 +39,9 @@ PROCESS = """
 import os, sys
 import numpy as np
 from graphtheta.ops.compile.generated import compiled
-from graphtheta.ops.compile.header import HEADER
+from graphtheta.ops.kernels import vector_header
 os.umask(int(sys.argv[1], 8))
-kernel = compiled({source!r}, "float64", HEADER)
+kernel = compiled({source!r}, "float64", vector_header)
 for dtype in {dtypes}:
     x = np.ones(5, dtype)
     kernel(x, 5)
@@ -94,7 +93,7 @@ def result(started: subprocess.Popen[str]) -> dict[str, int]:
 def call(monkeypatch: pytest.MonkeyPatch) -> int:
     """Call the kernel as a new process would, and say how many were compiled."""
     forget(monkeypatch)
-    kernel = compiled(SOURCE, "float64", HEADER)
+    kernel = compiled(SOURCE, "float64", vector_header)
     x = np.ones(5)
     kernel(x, 5)
     assert abs(x.sum() - EXPECTED) < 1e-12
@@ -120,7 +119,7 @@ def test_a_given_folder_that_cannot_be_used_is_an_error(
             r"GRAPHTHETA_CACHE = .*is not safe for compiled kernels.*Not a directory.*or unset it$"
         ),
     ):
-        compiled(SOURCE, "float64", HEADER)(np.ones(5), 5)
+        compiled(SOURCE, "float64", vector_header)(np.ones(5), 5)
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
@@ -276,7 +275,9 @@ def test_a_file_under_the_name_of_another_is_replaced(
     """Names say what code does: these two give different numbers for the same types."""
     assert call(monkeypatch) == 1
     (right,) = files(folder)
-    compiled("@kernel_form\ndef kernel(x, n):\n    x[0] = n\n", "float64", HEADER)(np.ones(5), 5)
+    compiled("@kernel_form\ndef kernel(x, n):\n    x[0] = n\n", "float64", vector_header)(
+        np.ones(5), 5
+    )
     (wrong,) = set(files(folder)) - {right}
     right.write_bytes(wrong.read_bytes())
     assert [call(monkeypatch), call(monkeypatch)] == [1, 0]
@@ -324,7 +325,9 @@ def test_a_planted_lock_leaves_what_it_points_to_alone(
 def test_each_list_of_argument_types_has_a_file_of_its_own(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = compiled("@kernel_form\ndef kernel(x, n):\n    n[0] = x.size\n", "float64", HEADER)
+    kernel = compiled(
+        "@kernel_form\ndef kernel(x, n):\n    n[0] = x.size\n", "float64", vector_header
+    )
     constant = np.ones((2, 2))
     constant.setflags(write=False)
     given = [
@@ -344,8 +347,8 @@ def test_each_list_of_argument_types_has_a_file_of_its_own(
 
 OPS = "graphtheta.ops"
 EDGE, ELEMENTWISE = (
-    header.format(dtype="float64") + "def kernel(x):\n    pass\n"
-    for header in (HEADER, element.HEADER)
+    generated.HEADER.format(header=header.__name__, dtype="float64") + "def kernel(x):\n    pass\n"
+    for header in (vector_header, number_header)
 )
 # what identifies a kernel: of the package, of an edge program, of fused elementwise operations
 KERNELS = {
@@ -358,16 +361,19 @@ KERNELS = {
 # module, a text in it and what it is changed to, and the kernels that depend on it
 CHANGES = [
     ("kernels.decay", "def exp_down(x", "def  exp_down(x", {"loss", "elementwise"}),
-    ("kernels.hash", "COLUMN = ", "COLUMN = 2 * ", {"sampling"}),
+    ("kernels.hash", "COLUMN = ", "COLUMN = 2 * ", {"sampling", "edge", "elementwise"}),
     ("kernels.prefetch", "LINE = 64", "LINE = 32", {"sampling", "edge"}),
-    ("kernels.lanes", "def vector(", "def  vector(", {"edge"}),
+    ("kernels.lanes", "def vector(", "def  vector(", {"edge", "elementwise"}),
+    ("kernels.lane_math", "def raised(", "def  raised(", {"edge"}),
     ("compile.entry", "def entry(", "def  entry(", {"edge"}),
     ("kernels.sampling.draw", "@njit(", "@njit( ", {"sampling"}),
     ("optimisers.kernels", "@jit(", "@jit( ", {"optimiser"}),
     ("compile.jit", '"nogil": True', '"nogil": False', set(KERNELS)),
     ("compile.cache", "def load(", "def  load(", set()),
     ("compile.sources", "def sources(", "def  sources(", set()),
-    ("compile.header", "next_turn", "next_turns", set()),
+    ("compile.elementary", "return y * (", "return  y * (", {"edge", "elementwise"}),
+    ("kernels.vector_header", '"prefetch"', '"prefetched"', {"edge"}),
+    ("kernels.number_header", '"COLUMN"', '"COLUMNS"', {"elementwise"}),
     ("kernels.partition.forest", "@jit", "@jit ", set()),
     ("optimisers.optim", "class ", "class  ", set()),
     ("edge.plan", "def ", "def  ", set()),
@@ -424,9 +430,9 @@ def test_a_name_follows_from_the_modules_that_are_imported(
     assert {name for name in KERNELS if after[name] != before[name]} == dependent
 
 
-def test_the_text_of_a_header_is_part_of_the_name() -> None:
+def test_the_text_of_a_kernel_is_part_of_the_name() -> None:
     text, modules = KERNELS["edge"]
-    assert jit.identity(text.replace("ONE", "TWO"), modules) != jit.identity(text, modules)
+    assert jit.identity(text.replace("float64", "float32"), modules) != jit.identity(text, modules)
 
 
 def test_imports_of_every_form_are_followed() -> None:
@@ -532,7 +538,7 @@ def test_processes_may_compile_at_once(tmp_path: Path) -> None:
 
 
 def test_threads_may_compile_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = compiled(SOURCE, "float64", HEADER)
+    kernel = compiled(SOURCE, "float64", vector_header)
     values = np.ones((8, 5))
     threads = [threading.Thread(target=kernel, args=(x, 5)) for x in values]
     for t in threads:

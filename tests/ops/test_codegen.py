@@ -14,7 +14,7 @@ from graphtheta.ops import PRIMITIVES
 from graphtheta.ops.autodiff.expr import Tracer
 from graphtheta.ops.autodiff.primitive import primitive
 from graphtheta.ops.autodiff.traits import Traits
-from graphtheta.ops.compile import element, header
+from graphtheta.ops.compile.elementary import FUNCTIONS
 from graphtheta.ops.edge.aggregator import BUILT_IN, Sum
 from graphtheta.ops.edge.codegen import kernel
 from graphtheta.ops.edge.codegen.aggregate import aggregate_of
@@ -29,7 +29,7 @@ from graphtheta.ops.edge.source.lane_slice import LaneSlice, broadcast, slices
 from graphtheta.ops.edge.source.register_buffer import RegisterBuffer
 from graphtheta.ops.edge.source.source import Source
 from graphtheta.ops.edge.variance import DEVIATION, VARIANCE
-from graphtheta.ops.kernels import lane_math
+from graphtheta.ops.kernels import number_header, vector_header
 
 F = np.dtype("float64")
 NODES = {"z": ((2, 3), F, True), "s": ((2,), F, True), "a": ((), F, True)}
@@ -258,24 +258,10 @@ def test_an_aggregator_derived_from_a_built_in_one_does_not_inherit_its_lowering
     )
 
 
-def test_scalar_forms_may_call_what_kernels_have():
-    softmax = {"raised", "softmax_weight", "softmax_share", "unless_dropped", "unless_one"}
-    assert (
-        lane_math.FUNCTIONS.keys() - softmax
-        | {
-            "power",
-            "single",
-            "where",
-            "less",
-            "less_equal",
-            "equal",
-            "as_float",
-            "as_int32",
-            "as_int64",
-        }
-        == header.FUNCTIONS
-    )
-    assert element.FUNCTIONS < header.FUNCTIONS
+def test_kernels_have_the_functions_that_scalar_forms_may_call():
+    assert FUNCTIONS.keys() <= vector_header.names("float64").keys()
+    lazy = {name for name, function in FUNCTIONS.items() if function.lazy}
+    assert FUNCTIONS.keys() & number_header.names("float64").keys() == lazy
 
 
 def test_the_example_in_the_docstring_of_the_generator_is_what_it_generates():

@@ -39,7 +39,12 @@ BOUNDS = {
 
 def kernel(body: str, **names: Any) -> Any:
     """A compiled function of x and y."""
-    scope = {**lane_math.FUNCTIONS, "lane": lane_tools.lane, "single": lane_tools.single, **names}
+    scope = {
+        **lane_math.VECTOR_FUNCTIONS,
+        "lane": lane_tools.lane,
+        "single": lane_tools.single,
+        **names,
+    }
     exec(f"def run(x, y):\n    {body}", scope)
     return numba.njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})(
         scope["run"]

@@ -17,34 +17,21 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import types
 from scipy.special import erf
 
 from graphtheta.ops.autodiff import fusion
 from graphtheta.ops.compile import generated
+from graphtheta.ops.compile.elementary import FUNCTIONS
 from graphtheta.ops.edge.backend import fused, pair_kernels
-from graphtheta.ops.kernels import lane_math, lanes
+from graphtheta.ops.kernels import lane_math, lanes, vector_header
+from graphtheta.ops.kernels.hash import COLUMN, GOLDEN
 from graphtheta.ops.parallel import buffers
 
-ELEMENTS = {
-    np.dtype(np.float32): ir.FloatType(),
-    np.dtype(np.float64): ir.DoubleType(),
-    np.dtype(np.int32): ir.IntType(32),
-    np.dtype(np.int64): ir.IntType(64),
-    np.dtype(np.uint64): ir.IntType(64),
-    np.dtype(np.uint8): ir.IntType(8),
-    np.dtype(bool): ir.IntType(1),
-}
-TYPES = {
-    ir.FloatType(): np.dtype(np.float32),
-    ir.DoubleType(): np.dtype(np.float64),
-    ir.IntType(32): np.dtype(np.int32),
-    ir.IntType(64): np.dtype(np.int64),
-}
 BOOL = np.dtype(bool)
 # what scratch space holds before it is written
 POISON = {"f": np.nan, "i": -0x5A5A5A5A, "u": 0x5A, "b": True}
@@ -68,12 +55,12 @@ class V:
         return len(self.x)
 
     @property
-    def element(self) -> Any:
-        return ELEMENTS[self.x.dtype]
-
-    @property
     def floating(self) -> bool:
         return self.x.dtype.kind == "f"
+
+    @property
+    def single(self) -> bool:
+        return self.x.dtype == np.float32
 
     def of(self, x: Any) -> V:
         return (
@@ -129,6 +116,9 @@ class V:
 
     def __neg__(self) -> V:
         return V(-self.x)
+
+    def __abs__(self) -> V:
+        return V(abs(self.x))
 
     def compared(self, how: str, x: Any) -> V:
         a, b = self.pair(x)
@@ -198,20 +188,24 @@ class V:
     def halved(self) -> V:
         return V(self.x >> self.x.dtype.type(1))
 
-    def bits(self, element: Any) -> V:
-        return V(self.x.view(TYPES[element]))
+    def bits(self, element: str) -> V:
+        return V(self.x.view(element))
 
-    def to(self, element: Any) -> V:
-        return V(_converted(self.x, TYPES[element]))
+    def to(self, element: str) -> V:
+        return V(_converted(self.x, np.dtype(element)))
 
     def call(self, name: str, *more: Any) -> V:
         given = [self.x, *(self.of(v).x for v in more)]
         return V(np.asarray(INTRINSICS[name](*given)).astype(self.x.dtype))
 
-    def each(self, function: Callable[[Any], Any]) -> V:
-        return V(np.array([function(v) for v in self.x], self.x.dtype))
+    def libm(self, name: str) -> V:
+        return V(LIBM[name](self.x))
+
+    def unless_rare(self, usual: V, rare: Callable[[], V]) -> V:
+        return usual.choose(self, rare())
 
 
+LIBM = {"erf": erf}
 INTRINSICS: dict[str, Callable[..., Any]] = {
     "llvm.exp": np.exp,
     "llvm.log": np.log,
@@ -257,20 +251,11 @@ def _widest(values: tuple[Any, ...]) -> tuple[np.dtype, int]:
 def _lanewise(name: str) -> Callable[..., V]:
     def call(*given: Any) -> V:
         # read when it is called, so that a test may replace it
-        function = SPECIAL.get(name) or getattr(lane_math, name)
+        function = lane_math.LANES[name]
         dtype, n = _widest(given)
         return function(*(_vector(v, dtype) for v in given)).repeated(n)
 
     return call
-
-
-# the real ones have control flow of LLVM, or call the C library
-SPECIAL: dict[str, Callable[..., V]] = {
-    "sin": lambda x: V(np.sin(x.x)),
-    "cos": lambda x: V(np.cos(x.x)),
-    "gelu": lambda x: lane_math.gelu(x, lambda v: V(erf(v.x))),
-    "gelu_slope": lambda x: lane_math.gelu_slope(x, lambda v: V(erf(v.x))),
-}
 
 
 # ---- rows
@@ -495,7 +480,7 @@ def scope(dtype: str) -> dict[str, Any]:
     """The names of a kernel: those of the header."""
     kind = np.dtype(dtype)
     return {
-        **{name: _lanewise(name) for name in lane_math.FUNCTIONS},
+        **{name: _lanewise(name) for name in lane_math.LANES},
         "np": np,
         "lanes": _Lanes,
         "lane_tools": _Lanes,
@@ -503,7 +488,7 @@ def scope(dtype: str) -> dict[str, Any]:
         "ELEMENT": getattr(types, dtype),
         "ZERO": kind.type(0),
         "ONE": kind.type(1),
-        "GOLDEN": np.uint64(0x9E3779B97F4A7C15),
+        "GOLDEN": GOLDEN,
         "as_float": as_type(kind),
         "as_float64": as_type(np.dtype(np.float64)),
         "as_int32": as_type(np.dtype(np.int32)),
@@ -528,22 +513,29 @@ def scope(dtype: str) -> dict[str, Any]:
     }
 
 
-def scalar_scope(header: str, dtype: str) -> dict[str, Any]:
-    """Names of fused elementwise loops: their header is plain Python once nothing is compiled."""
-    text = header.format(dtype=dtype).replace("import numba\n", "")
-    text = re.sub(r"@numba[^\n]*|scalar = [^\n]*", "", text).replace("@scalar", "")
-    names: dict[str, Any] = {}
-    exec(compile(text, "<header>", "exec"), names)
-    # the compiled ones are close to these
-    names["exp_down"], names["expm1_down"] = np.exp, np.expm1
-    return names
+def scalar_scope(dtype: str) -> dict[str, Any]:
+    """The names of fused elementwise loops; the real exponentials are close to those of NumPy."""
+    kind = np.dtype(dtype).type
+    return {
+        **{
+            name: function.loop(kind, np.exp, np.expm1) if function.loop else function.array
+            for name, function in FUNCTIONS.items()
+            if function.lazy
+        },
+        "np": np,
+        "T": kind,
+        "GOLDEN": GOLDEN,
+        "COLUMN": COLUMN,
+        "kernel_form": lambda f: f,
+        "mix": mix,
+    }
 
 
 @lru_cache(maxsize=256)
-def compiled(source: str, dtype: str, header: str) -> Callable[..., None]:
+def compiled(source: str, dtype: str, header: ModuleType) -> Callable[..., None]:
     """The function of a generated source."""
-    vectors = "kernel_form" in header
-    names = scope(dtype) if vectors else scalar_scope(header, dtype)
+    vectors = header is vector_header
+    names = scope(dtype) if vectors else scalar_scope(dtype)
     exec(compile(source, "<kernel>", "exec"), names)
     kernel = names["kernel"]
     for line in dis.get_instructions(kernel):

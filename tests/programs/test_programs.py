@@ -15,6 +15,8 @@ import shrink
 from found import FOUND, layer
 from program import Case
 
+from graphtheta.ops.kernels import vector_header
+
 SHARES, EACH = 5, 20
 
 
@@ -122,10 +124,10 @@ def test_the_emulator_is_as_strict_as_the_compiler():
         vector(1, 2) * vector(1, 2, 3, 4)
     with pytest.raises(emulator.Fault, match="the name nothing is not known"):
         emulator.compiled(
-            "def kernel(x):\n    if x:\n        nothing(x)\n", "float64", "kernel_form"
+            "def kernel(x):\n    if x:\n        nothing(x)\n", "float64", vector_header
         )
     with pytest.raises(emulator.Fault, match=r"name of a function: .'exp'"):
-        emulator.compiled("def kernel(exp):\n    exp(1)\n", "float64", "kernel_form")
+        emulator.compiled("def kernel(exp):\n    exp(1)\n", "float64", vector_header)
 
 
 def test_ties_and_kinks_are_left_out():

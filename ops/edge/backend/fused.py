@@ -23,7 +23,7 @@ from ...autodiff.expr import COMPUTED, Expr
 from ...autodiff.scope import value_scope
 from ...autodiff.tape import value_of
 from ...compile.generated import compiled
-from ...compile.header import HEADER
+from ...kernels import vector_header
 from ...kernels.turn import turns
 from ...parallel import buffers
 from ...parallel.pool import run_threads
@@ -406,7 +406,7 @@ def _kernel(phase: Phase, variant: Variant) -> tuple[Kernel, Any]:
     kernels: dict[Variant, tuple[Kernel, Any]] = phase.__dict__.setdefault("_kernels", {})
     if variant not in kernels:
         kernel = generate(phase, variant)
-        kernels[variant] = (kernel, compiled(kernel.source, variant.dtype, HEADER))
+        kernels[variant] = (kernel, compiled(kernel.source, variant.dtype, vector_header))
     return kernels[variant]
 
 

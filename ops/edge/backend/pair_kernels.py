@@ -16,7 +16,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from ...compile.generated import compiled
-from ...compile.header import HEADER
+from ...kernels import vector_header
 from ...kernels.turn import turns
 from ...parallel import buffers
 from ...parallel.pool import run_threads
@@ -186,7 +186,9 @@ class _Writer:
             )
 
     def compiled(self, dtype: str) -> Callable[..., None]:
-        return compiled("\n".join([*self._functions, "", "", *self._lines]) + "\n", dtype, HEADER)
+        return compiled(
+            "\n".join([*self._functions, "", "", *self._lines]) + "\n", dtype, vector_header
+        )
 
 
 @cache

@@ -1,0 +1,40 @@
+"""The header of the loops of lazy elementwise fusion: the names that their source uses."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+
+from ..compile.elementary import FUNCTIONS
+from ..compile.jit import FAST, kernel_form
+from .decay import exp_down, expm1_down
+from .hash import COLUMN, GOLDEN, mix
+from .lanes import numberwise
+
+
+@cache
+def names(dtype: str) -> dict[str, Any]:
+    """What each name stands for in loops over numbers of a float type."""
+    number = getattr(np, dtype)
+    compiled = numba.njit(error_model="numpy", fastmath=FAST)
+    functions = {
+        name: (
+            numberwise(function.lanes)
+            if function.loop is None
+            else compiled(function.loop(number, exp_down, expm1_down))
+        )
+        for name, function in FUNCTIONS.items()
+        if function.lazy
+    }
+    return {
+        **functions,
+        "np": np,
+        "T": number,
+        "GOLDEN": GOLDEN,
+        "COLUMN": COLUMN,
+        "kernel_form": kernel_form,
+        "mix": mix,
+    }
