@@ -16,6 +16,9 @@ from graphtheta.errors import MissingRuleError
 from ..compile.scalar import Scalar
 from .traits import Traits
 
+# forms that an operation remembers; a program may change a keyword in every step
+MOST_FORMS = 256
+
 
 class Operation:
     """A named array function with one gradient rule per positional argument.
@@ -56,6 +59,7 @@ class Operation:
         )
         self.variadic = any(p.kind is Arg.VAR_POSITIONAL for p in kinds)
         self.rules: dict[str, Callable[..., Any] | None] = {}
+        self._forms: dict[str, Scalar | None] = {}
         self.__doc__ = forward.__doc__
 
     def __repr__(self) -> str:
@@ -66,7 +70,15 @@ class Operation:
 
     def form(self, static: dict[str, Any]) -> Scalar | None:
         """The scalar form for these static keywords; None if it is not elementwise."""
-        return None if self.scalar is None else self.scalar(**static)
+        if self.scalar is None:
+            return None
+        # the text tells 2 from 2.0, and 0.0 from -0.0
+        given = repr(static)
+        if given not in self._forms:
+            if len(self._forms) >= MOST_FORMS:
+                self._forms.clear()
+            self._forms[given] = self.scalar(**static)
+        return self._forms[given]
 
     @property
     def free(self) -> bool:

@@ -1,5 +1,4 @@
-"""Primitives and their gradient rules: one function, one rule per argument, side by side in one
-table.
+"""Primitives and their gradient rules: one function and one rule per argument.
 
     @primitive("exp")
     def exp(x):
@@ -11,6 +10,9 @@ A rule is called as ``rule(g, y, *args, **static)`` with plain arrays. ``None`` 
 here"; an argument with no rule at all is an error as soon as something differentiable is passed
 for it. The function and its rules work on plain arrays. A call with variables is recorded, a call
 with edge expressions builds a larger expression.
+
+An elementwise primitive needs no rules: those that are not given are the gradients of its scalar
+form.
 
 A primitive of any number of arguments, ``def concat(*xs, axis)``, has one rule for all of them,
 called as ``rule(position, g, y, *xs, **static)``.
@@ -24,10 +26,16 @@ from typing import Any
 import numpy as np
 
 from graphtheta.base.sparse import is_sparse
-from graphtheta.errors import GraphThetaError, ShapeError, UserFunctionError
+from graphtheta.errors import (
+    GraphThetaError,
+    MissingRuleError,
+    ShapeError,
+    UserFunctionError,
+)
 
 from ..compile.scalar import Scalar
 from ..parallel.buffers import rowwise
+from ..rows.columns import unbroadcast
 from .expr import Expr, build, tracing
 from .fusion import defer
 from .operation import Operation
@@ -171,9 +179,9 @@ def primitive(
         threaded: Whether it takes one row value and is worth running on blocks of rows in several
             threads.
         scalar: The scalar form of an elementwise function, with which compiled gathers and lazy
-            fusion run it; a function of the static keywords if there are any, which returns None
-            where they have no form. Without one, a gather that uses it runs on the reference back
-            end.
+            fusion run it, and which gives its gradient rules; a function of the static keywords if
+            there are any, which returns None where they have no form. Without one, a gather that
+            uses it runs on the reference back end.
         traits: What the planner may use.
 
     Raises:
@@ -205,14 +213,33 @@ def primitive(
                 f" for the arguments {', '.join(new.args)}; give one for each, or None for an"
                 " argument without a gradient"
             )
+        for position, argument in enumerate(new.args if form is not None else ()):
+            no_gradient = isinstance(scalar, Scalar) and scalar.grads[position] is None
+            new.rules[argument] = None if no_gradient else _rule_of_form(new, position)
         PRIMITIVES[name] = new
         return new
 
     return register
 
 
+def _rule_of_form(prim: Primitive, position: int) -> Callable[..., Any]:
+    """The gradient rule that the scalar form of a primitive gives."""
+
+    def rule(g: Any, y: Any, *args: Any, **static: Any) -> Any:
+        form = prim.form(static)
+        if form is None:
+            raise MissingRuleError(
+                f"{prim.name} has no scalar form for {static}, and no gradient rule for its"
+                f" argument '{prim.args[position]}'; add one with defvjp"
+            )
+        return unbroadcast(form.gradient(position, g, y, args), args[position])
+
+    return rule
+
+
 def defvjp(prim: Primitive, **rules: Callable[..., Any] | None) -> None:
-    """Give the gradient rules of a primitive by argument name.
+    """Give the gradient rules of a primitive by argument name; they take the place of those of a
+    scalar form.
 
     Raises:
         UserFunctionError: It has no argument of that name.

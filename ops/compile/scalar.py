@@ -4,9 +4,9 @@ A scalar form is declared with its operation:
 
     @primitive("exp", scalar=Scalar("exp({0})", ("{g} * {y}",), costly=True))
 
-It must equal the NumPy function and its rules, and propagate NaN; tests compare the two. A form
-names each argument once if it can, by calls of functions, because text would double with every
-step.
+Its value must equal the NumPy function and propagate NaN; tests compare the two. Its gradients are
+the gradient rules too: NumPy evaluates the same texts. A form names each argument once if it can,
+by calls of functions, because text would double with every step.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from string import Formatter
+from typing import Any
+
+import numpy as np
 
 from graphtheta.errors import UserFunctionError
 
@@ -68,12 +71,38 @@ class Scalar:
         """Whether lazy elementwise fusion can run it: all its functions are lazy."""
         return all(FUNCTIONS[name].lazy for name in self.functions)
 
+    def gradient(self, position: int, g: Any, y: Any, args: tuple[Any, ...]) -> Any:
+        """The gradient of an argument by NumPy, in the shape of the result.
+
+        Args:
+            position: Of the argument.
+            g, y: Gradient of the result and the result, arrays.
+            args: Arrays and numbers.
+        """
+        text = self.grads[position]
+        if text is None:
+            return np.zeros_like(g)
+        number = g.dtype.type
+        # functions of numbers alone may give another type
+        return np.asarray(_on_arrays(text, len(args))(number, number(1), g, y, *args), g.dtype)
+
 
 def constant(x: float) -> str:
     """A number as it stands in a scalar form."""
     if math.isfinite(x):
         return f"T({float(x)!r})"
     return "T(np.nan)" if math.isnan(x) else "T(np.inf)" if x > 0 else "T(-np.inf)"
+
+
+@lru_cache(maxsize=1024)
+def _on_arrays(text: str, arguments: int) -> Callable[..., Any]:
+    """A gradient text as a function of T, ONE, g, y and the arguments."""
+    names = [f"_{i}" for i in range(arguments)]
+    source = f"lambda {', '.join(['T', 'ONE', 'g', 'y', *names])}: " + text.format(
+        *names, g="g", y="y"
+    )
+    function: Callable[..., Any] = eval(source, {"np": np, **FUNCTIONS})
+    return function
 
 
 @lru_cache(maxsize=1024)

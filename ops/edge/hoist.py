@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..autodiff.expr import Expr, Tracer, ordered, replaced
-from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.primitive import primitive
 from ..autodiff.traits import Traits, first
 from ..compile.scalar import Scalar
 from .rewrite import count_uses, end_of, size
@@ -27,9 +27,6 @@ def rounded(x: Any) -> Any:
     so that all give the same numbers.
     """
     return x
-
-
-defvjp(rounded, x=lambda g, y, x: g)
 
 
 def _costly(e: Expr) -> bool:

@@ -53,9 +53,6 @@ def ones_like(x: Any) -> Any:
     return np.ones_like(x)
 
 
-defvjp(ones_like, x=None)
-
-
 @operation
 def softmax(score: Any, axis: int | tuple[int, ...] | None = None) -> Any:
     """Softmax of an edge score over the in-edges of each destination, inside ``gather``; with an

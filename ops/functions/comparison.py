@@ -16,11 +16,10 @@ import numpy as np
 from graphtheta.base.wording import shown
 from graphtheta.errors import UserFunctionError
 
-from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.primitive import primitive
 from ..autodiff.refusal import operation
 from ..autodiff.traits import Traits
 from ..compile.scalar import Scalar
-from ..rows.columns import unbroadcast
 from .rows import same_axes, same_dtype, same_rows
 
 
@@ -58,17 +57,6 @@ def _not(x: Any) -> Any:
 )
 def _where(mask: Any, x: Any, y: Any) -> Any:
     return np.where(mask, x, y)
-
-
-for _comparison in (_less, _less_equal, _equal, _and):
-    defvjp(_comparison, x=None, y=None)
-defvjp(_not, x=None)
-defvjp(
-    _where,
-    mask=None,
-    x=lambda g, out, mask, x, y: unbroadcast(np.where(mask, g, 0), x),
-    y=lambda g, out, mask, x, y: unbroadcast(np.where(mask, 0, g), y),
-)
 
 
 def less(x: Any, y: Any) -> Any:

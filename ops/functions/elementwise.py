@@ -6,20 +6,39 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy
 
 from graphtheta.errors import UserFunctionError
 
-from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.primitive import Primitive, defvjp, primitive
 from ..autodiff.refusal import operation
 from ..autodiff.traits import Traits, all_axes
+from ..compile import elementary
+from ..compile.elementary import Elementary
 from ..compile.scalar import Scalar, constant
 from ..rows.columns import unbroadcast
 from .rows import align
 
 _FLOATS = Traits(takes="floats")
-_SQRT_HALF = 0.5**0.5
-_INV_SQRT_2PI = (2 * np.pi) ** -0.5
+_NUMBERS = Traits(takes="numbers", integers=True)
+
+
+def _form(function: Elementary, *constants: float) -> Scalar:
+    """The scalar form of an operation that is an elementary function; its last arguments are
+    constants.
+    """
+    values = len(function.grads) - len(constants)
+    args = [*(f"{{{i}}}" for i in range(values)), *map(constant, constants)]
+    grads = [g and g.format(*args, g="{g}", y="{y}") for g in function.grads[:values]]
+    return Scalar(f"{function.name}({', '.join(args)})", tuple(grads), function.costly)
+
+
+def _operation(function: Elementary, traits: Traits) -> Primitive:
+    """The operation that is an elementary function of values."""
+    form = _form(function)
+    # in several threads if it is costly; an argument without rows would not be divided
+    threaded = function.costly and len(form.grads) == 1
+    declare = primitive(function.name, threaded=threaded, scalar=form, traits=traits)
+    return declare(function.array)
 
 
 @primitive(
@@ -60,45 +79,9 @@ def _div(x: Any, y: Any) -> Any:
     return np.true_divide(x, y)
 
 
-@primitive(
-    "maximum",
-    scalar=Scalar("maximum({0}, {1})", ("if_ge({0}, {1}, {g})", "if_gt({1}, {0}, {g})")),
-    traits=Traits(integers=True),
-)
-def _maximum(x: Any, y: Any) -> Any:
-    return np.maximum(x, y)
-
-
-@primitive(
-    "minimum",
-    scalar=Scalar("minimum({0}, {1})", ("if_ge({1}, {0}, {g})", "if_gt({0}, {1}, {g})")),
-    traits=Traits(integers=True),
-)
-def _minimum(x: Any, y: Any) -> Any:
-    return np.minimum(x, y)
-
-
-defvjp(_add, x=lambda g, out, x, y: unbroadcast(g, x), y=lambda g, out, x, y: unbroadcast(g, y))
-defvjp(_sub, x=lambda g, out, x, y: unbroadcast(g, x), y=lambda g, out, x, y: unbroadcast(-g, y))
-defvjp(
-    _mul, x=lambda g, out, x, y: unbroadcast(g * y, x), y=lambda g, out, x, y: unbroadcast(g * x, y)
-)
-defvjp(
-    _div,
-    x=lambda g, out, x, y: unbroadcast(g / y, x),
-    y=lambda g, out, x, y: unbroadcast(-g * out / y, y),
-)
-# of equal values, the first gets the whole gradient
-defvjp(
-    _maximum,
-    x=lambda g, out, x, y: unbroadcast(g * (x >= y), x),
-    y=lambda g, out, x, y: unbroadcast(g * (y > x), y),
-)
-defvjp(
-    _minimum,
-    x=lambda g, out, x, y: unbroadcast(g * (x <= y), x),
-    y=lambda g, out, x, y: unbroadcast(g * (y < x), y),
-)
+_maximum = _operation(elementary.maximum, Traits(integers=True))
+_minimum = _operation(elementary.minimum, Traits(integers=True))
+_pow = _operation(elementary.pow, _FLOATS)
 
 
 def add(x: Any, y: Any) -> Any:
@@ -150,152 +133,20 @@ def neg(x: Any) -> Any:
     return np.negative(x)
 
 
-@primitive(
-    "exp", threaded=True, scalar=Scalar("exp({0})", ("{g} * {y}",), costly=True), traits=_FLOATS
-)
-def exp(x: Any) -> Any:
-    """e to the power of x."""
-    return np.exp(x)
-
-
-@primitive(
-    "log", threaded=True, scalar=Scalar("log({0})", ("{g} / {0}",), costly=True), traits=_FLOATS
-)
-def log(x: Any) -> Any:
-    """Natural logarithm."""
-    return np.log(x)
-
-
-@primitive(
-    "sqrt",
-    threaded=True,
-    scalar=Scalar("sqrt({0})", ("{g} / (T(2) * {y})",), costly=True),
-    traits=_FLOATS,
-)
-def sqrt(x: Any) -> Any:
-    """Square root."""
-    return np.sqrt(x)
-
-
-@primitive(
-    "sin",
-    threaded=True,
-    scalar=Scalar("sin({0})", ("{g} * cos({0})",), costly=True),
-    traits=_FLOATS,
-)
-def sin(x: Any) -> Any:
-    """Sine of x in radians."""
-    return np.sin(x)
-
-
-@primitive(
-    "cos",
-    threaded=True,
-    scalar=Scalar("cos({0})", ("-{g} * sin({0})",), costly=True),
-    traits=_FLOATS,
-)
-def cos(x: Any) -> Any:
-    """Cosine of x in radians."""
-    return np.cos(x)
-
-
-@primitive(
-    "square",
-    scalar=Scalar("square({0})", ("{g} * T(2) * {0}",)),
-    traits=Traits(takes="numbers", integers=True),
-)
-def square(x: Any) -> Any:
-    """x * x."""
-    return np.square(x)
-
-
-@primitive(
-    "absolute",
-    scalar=Scalar("absolute({0})", ("{g} * sign({0})",)),
-    traits=Traits(takes="numbers", integers=True),
-)
-def absolute(x: Any) -> Any:
-    """|x|; gradient 0 at 0."""
-    return np.abs(x)
-
-
-@primitive(
-    "relu", scalar=Scalar("relu({0})", ("if_positive({0}, {g})",)), traits=Traits(takes="numbers")
-)
-def relu(x: Any) -> Any:
-    """max(x, 0); gradient 0 at 0."""
-    return np.maximum(x, 0)
-
-
-@primitive(
-    "sigmoid",
-    threaded=True,
-    scalar=Scalar("sigmoid({0})", ("{g} * sigmoid_slope({y})",), costly=True),
-    traits=_FLOATS,
-)
-def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x))."""
-    return scipy.special.expit(x)
-
-
-@primitive(
-    "tanh",
-    threaded=True,
-    scalar=Scalar("tanh({0})", ("{g} * tanh_slope({y})",), costly=True),
-    traits=_FLOATS,
-)
-def tanh(x: Any) -> Any:
-    """Hyperbolic tangent."""
-    return np.tanh(x)
-
-
-@primitive(
-    "softplus",
-    threaded=True,
-    scalar=Scalar("softplus({0})", ("{g} * sigmoid({0})",), costly=True),
-    traits=_FLOATS,
-)
-def softplus(x: Any) -> Any:
-    """log(1 + exp(x))."""
-    return np.logaddexp(x, np.zeros((), np.asarray(x).dtype))
-
-
-@primitive(
-    "gelu",
-    threaded=True,
-    scalar=Scalar("gelu({0})", ("{g} * gelu_slope({0})",), costly=True),
-    traits=_FLOATS,
-)
-def gelu(x: Any) -> Any:
-    """x times the normal distribution function of x; the exact form, not the tanh approximation.
-
-    Source: https://arxiv.org/abs/1606.08415
-    """
-    return x * _normal_cdf(x)
-
-
-def _normal_cdf(x: Any) -> Any:
-    return 0.5 * (1 + scipy.special.erf(x * _SQRT_HALF))
-
-
-def _gelu_vjp(g: Any, y: Any, x: Any) -> Any:
-    return g * (_normal_cdf(x) + x * (_INV_SQRT_2PI * np.exp(-0.5 * x * x)))
-
-
-defvjp(neg, x=lambda g, y, x: -g)
-defvjp(exp, x=lambda g, y, x: g * y)
-defvjp(log, x=lambda g, y, x: g / x)
-defvjp(sqrt, x=lambda g, y, x: g * 0.5 / y)
-defvjp(sin, x=lambda g, y, x: g * np.cos(x))
-defvjp(cos, x=lambda g, y, x: -g * np.sin(x))
-defvjp(square, x=lambda g, y, x: g * 2 * x)
-# 0 at NaN as well, as in kernels
-defvjp(absolute, x=lambda g, y, x: g * np.subtract(x > 0, x < 0, dtype=g.dtype))
-defvjp(relu, x=lambda g, y, x: g * (y > 0))
+exp = _operation(elementary.exp, _FLOATS)
+log = _operation(elementary.log, _FLOATS)
+sqrt = _operation(elementary.sqrt, _FLOATS)
+sin = _operation(elementary.sin, _FLOATS)
+cos = _operation(elementary.cos, _FLOATS)
+square = _operation(elementary.square, _NUMBERS)
+absolute = _operation(elementary.absolute, _NUMBERS)
+relu = _operation(elementary.relu, Traits(takes="numbers"))
+sigmoid = _operation(elementary.sigmoid, _FLOATS)
+tanh = _operation(elementary.tanh, _FLOATS)
+softplus = _operation(elementary.softplus, _FLOATS)
+gelu = _operation(elementary.gelu, _FLOATS)
+# kernels round y (1 - y) first
 defvjp(sigmoid, x=lambda g, y, x: g * y * (1 - y))
-defvjp(tanh, x=lambda g, y, x: g * (1 - y * y))
-defvjp(softplus, x=lambda g, y, x: g * scipy.special.expit(x))
-defvjp(gelu, x=_gelu_vjp)
 
 
 _PRODUCTS = {0: "single(ONE)", 1: "{0}", 2: "square({0})", 3: "cube({0})"}
@@ -331,33 +182,14 @@ def _power(x: Any, *, exponent: float) -> Any:
     return np.power(x, exponent)
 
 
-def _power_vjp(g: Any, y: Any, x: Any, exponent: float) -> Any:
-    return np.zeros_like(g) if exponent == 0 else g * exponent * np.power(x, exponent - 1)
-
-
-@primitive(
-    "leaky_relu",
-    traits=_FLOATS,
-    scalar=lambda slope: Scalar(
-        f"leaky_relu({{0}}, {constant(slope)})", (f"{{g}} * step({{0}}, {constant(slope)})",)
-    ),
-)
+@primitive("leaky_relu", traits=_FLOATS, scalar=lambda slope: _form(elementary.leaky_relu, slope))
 def _leaky_relu(x: Any, *, slope: float) -> Any:
-    return np.where(x > 0, x, slope * x)
+    return elementary.leaky_relu(x, slope)
 
 
-@primitive(
-    "elu",
-    threaded=True,
-    traits=_FLOATS,
-    scalar=lambda alpha: Scalar(
-        f"elu({{0}}, {constant(alpha)})",
-        (f"{{g}} * elu_slope({{0}}, {{y}}, {constant(alpha)})",),
-        costly=True,
-    ),
-)
+@primitive("elu", threaded=True, traits=_FLOATS, scalar=lambda alpha: _form(elementary.elu, alpha))
 def _elu(x: Any, *, alpha: float) -> Any:
-    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+    return elementary.elu(x, alpha)
 
 
 def _clip_form(low: float | None, high: float | None) -> Scalar:
@@ -388,35 +220,7 @@ def _clip(x: Any, *, low: float | None, high: float | None) -> Any:
     return np.clip(x, low, high)
 
 
-def _clip_vjp(g: Any, y: Any, x: Any, low: float | None, high: float | None) -> Any:
-    low, high = _open(low, high)
-    return g * ((x >= low) & (x <= high))
-
-
-defvjp(_power, x=_power_vjp)
-defvjp(_leaky_relu, x=lambda g, y, x, slope: np.where(x > 0, g, slope * g))
-defvjp(_elu, x=lambda g, y, x, alpha: np.where(x > 0, g, g * (y + alpha)))
-defvjp(_clip, x=_clip_vjp)
-
-
-@primitive(
-    "pow",
-    traits=_FLOATS,
-    scalar=Scalar(
-        "pow({0}, {1})",
-        (
-            "where({1}, {g} * {1} * pow({0}, {1} - T(1)), T(0))",
-            "if_positive({0}, {g} * {y} * log({0}))",
-        ),
-        costly=True,
-    ),
-)
-def _pow(x: Any, exponent: Any) -> Any:
-    return np.power(x, exponent)
-
-
 def _pow_base(g: Any, y: Any, x: Any, exponent: Any) -> Any:
-    # the slope of x ** 0 is 0 also where that of other powers is infinite
     return unbroadcast(g * exponent * np.power(x, np.where(exponent == 0, 1, exponent) - 1), x)
 
 
@@ -424,6 +228,7 @@ def _pow_exponent(g: Any, y: Any, x: Any, exponent: Any) -> Any:
     return unbroadcast(np.where(x > 0, g * y * np.log(np.where(x > 0, x, 1)), 0), exponent)
 
 
+# kernels may compute the logarithm of what is not positive, and choose afterwards
 defvjp(_pow, x=_pow_base, exponent=_pow_exponent)
 
 
