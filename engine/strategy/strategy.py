@@ -93,6 +93,12 @@ class Strategy(ABC):
         """
         return None
 
+    def settle(self) -> None:  # noqa: B027
+        """End what views have begun; called at the end of each call of ``Training.run``.
+
+        Collective: all ranks of the partition.
+        """
+
     def views(self, epoch: int) -> Iterator[GraphView]:
         """The views of one epoch.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -145,8 +146,28 @@ class Training(ViewSupply):
         Collective: all ranks.
         """
         losses: list[float] = []
-        for steps, makers in self._foreseen(epoch, first, last):
-            losses += self._run(steps, makers)
+        for steps, views in self._foreseen(epoch, first, last):
+            work = []
+            makers = iter(self._prepared(views))
+            begin = steps[0][0][0]
+            for step, groups in enumerate(steps, start=self.step):
+                work += [
+                    partial(
+                        self._compute,
+                        make=next(makers),
+                        n=b - a,
+                        number=self.views + a - begin,
+                        step=step,
+                        position=position,
+                        groups=len(groups),
+                    )
+                    for position, (a, b) in enumerate(groups)
+                ]
+            with np.errstate(**QUIET):
+                shares = list(chain.from_iterable(self.queue.run(work)))
+            self.views += len(shares)
+            losses += shares
+        self.strategy.settle()
         return np.array(losses)
 
     def rehearse(
@@ -198,7 +219,13 @@ class Training(ViewSupply):
 
         Collective: all ranks.
         """
-        return self._run([[(0, 1)]], [lambda: view])[0]
+        (make,) = self._prepared([lambda: view])
+        with np.errstate(**QUIET):
+            (loss,) = self._compute(
+                make=make, n=1, number=self.views, step=self.step, position=0, groups=1
+            )
+        self.views += 1
+        return loss
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -242,34 +269,6 @@ class Training(ViewSupply):
             if self.tables and self.dealt
             else OwnRows(self.tables, view)
         )
-
-    def _run(
-        self, steps: list[list[tuple[int, int]]], views: Sequence[Callable[[], GraphView]]
-    ) -> list[float]:
-        """Run the groups of some steps, whose views are made by ``views``; returns this rank's
-        share of the loss of each view.
-        """
-        work = []
-        makers = iter(self._prepared(views))
-        first = steps[0][0][0]
-        for step, groups in enumerate(steps, start=self.step):
-            work += [
-                partial(
-                    self._compute,
-                    make=next(makers),
-                    n=end - begin,
-                    number=self.views + begin - first,
-                    step=step,
-                    position=position,
-                    groups=len(groups),
-                )
-                for position, (begin, end) in enumerate(groups)
-            ]
-        with np.errstate(**QUIET):
-            losses = self.queue.run(work)
-        shares = [loss for group in losses for loss in group]
-        self.views += len(shares)
-        return shares
 
     def _prepared(
         self, views: Sequence[Callable[[], GraphView]]

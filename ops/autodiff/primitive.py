@@ -79,9 +79,6 @@ class Primitive(Operation):
         for a in args:
             if isinstance(a, traced):
                 return build(self, args, static)
-        return self._run(args, static)
-
-    def _run(self, args: tuple[Any, ...], static: dict[str, Any]) -> Any:
         if (later := defer(self, args, static)) is not None:
             return later
         values = [value_of(a) for a in args]

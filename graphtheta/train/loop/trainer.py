@@ -124,40 +124,38 @@ class Trainer(Session):
         if writes:
             self._check_folder()
         with exclusive(job.folder, self.comm) if writes else nullcontext():
-            return self._fit(log, calls, resumable, keeps)
+            found = find_checkpoint(job, self.comm) if resumable else None
+            run = self._restored(found) if found is not None else Progress()
+            trains = found is None or not self._is_over(run)
+            if trains:
+                if found is not None and self.comm.rank == 0:
+                    say(f"resuming from step {self.step}, in epoch {run.epoch + 1}")
+                if self.setup.limit is not None:
+                    self.setup.limit.check()
+                if log is not None:
+                    log.begin(run.history)
+                try:
+                    with (
+                        tracing(self.comm, job.folder / TRACE_FILE) if job.trace else nullcontext()
+                    ):
+                        self._train(run, log, calls, keeps)
+                except DivergedError as error:
+                    self._take_best()
+                    error.best_epoch = run.best_epoch
+                    raise
+            if self._best is None:
+                run.metrics = self.measure()
+            self._take_best()
+            if job.save_predictions:
+                self._save_predictions(again=trains)
+            calls.call("on_end", run, self.step)
+            return run.result(self.positive)
 
     def _check_folder(self) -> None:
         """Check that the run's folder holds nothing of others; errors are raised on all ranks."""
         with self.comm.agreed():
             if self.comm.rank == 0:
                 check_run_folder(self.job.folder, self.job.resume)
-
-    def _fit(self, log: Log | None, calls: Callbacks, resumable: bool, keeps: bool) -> Result:
-        job = self.job
-        found = find_checkpoint(job, self.comm) if resumable else None
-        run = self._restored(found) if found is not None else Progress()
-        trains = found is None or not self._is_over(run)
-        if trains:
-            if found is not None and self.comm.rank == 0:
-                say(f"resuming from step {self.step}, in epoch {run.epoch + 1}")
-            if self.setup.limit is not None:
-                self.setup.limit.check()
-            if log is not None:
-                log.begin(run.history)
-            try:
-                with tracing(self.comm, job.folder / TRACE_FILE) if job.trace else nullcontext():
-                    self._train(run, log, calls, keeps)
-            except DivergedError as error:
-                self._take_best()
-                error.best_epoch = run.best_epoch
-                raise
-        if self._best is None:
-            run.metrics = self.measure()
-        self._take_best()
-        if job.save_predictions:
-            self._save_predictions(again=trains)
-        calls.call("on_end", run, self.step)
-        return run.result(self.positive)
 
     def _save_predictions(self, again: bool) -> None:
         """Write the predictions to the folder of the run, if they are not there or ``again``."""
@@ -265,7 +263,7 @@ class Trainer(Session):
         updates = min(1 if slowly else pace.updates(self.step), self._until_audit)
         last = min(last, first + updates * per_step)
         begin = self.step
-        own = self._run(run.epoch, first, last)
+        own = (self.pipeline or self.training).run(run.epoch, first, last)
         seconds = perf_counter() - began
         # all ranks adapt to the clock of rank 0, which alone knows when a checkpoint is due
         more = [*stop.flags(), seconds * (self.comm.rank == 0), float(keeper.due(self.step))]
@@ -275,15 +273,6 @@ class Trainer(Session):
         if self.job.audit and self.step % self.job.audit == 0:
             self._audit(run)
         return code_of(terminated, interrupted), due > 0
-
-    def _run(self, epoch: int, first: int, last: int) -> np.ndarray:
-        """This rank's share of the loss of some views, an update from each step of them; arguments
-        as for ``Training.run``.
-        """
-        losses = (self.training if self.pipeline is None else self.pipeline).run(epoch, first, last)
-        if self._memory is not None:
-            self._memory.settle()
-        return losses
 
     @property
     def _until_audit(self) -> int:
@@ -556,7 +545,7 @@ class Trainer(Session):
         """
         self.comm.ledger.mark(f"epoch {epoch + 1}")
         begin = self.step
-        own = self._run(epoch, 0, self._views(epoch))
+        own = (self.pipeline or self.training).run(epoch, 0, self._views(epoch))
         return float(np.mean(self.summed(own, begin, [])[0]))
 
     def _quality(self, metrics: dict[str, float], loss: float) -> tuple[float, float]:

@@ -65,10 +65,7 @@ class Approximate(Reuse):
 
     @abstractmethod
     def settle(self) -> None:
-        """End what was begun in the last step; called after each call of ``Training.run``.
-
-        Collective: all ranks of the partition.
-        """
+        """As ``Strategy.settle``."""
 
     @abstractmethod
     def figures(self) -> dict[str, float]:
