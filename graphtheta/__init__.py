@@ -96,6 +96,8 @@ _PUBLIC = {
     "engine.store.mapped": ("MappedColumn",),
     "engine.store.cached": ("CachePolicy",),
     "engine.sampling.node_set": ("NodeSetSampler",),
+    "engine.strategy.own": ("OwnStrategy", "Batch"),
+    "engine.strategy.registry": ("STRATEGIES",),
     "engine.sampling.priority": ("Priority", "ranked_by"),
     "ops.edge.program": ("softmax",),
     "ops.edge.aggregator": ("Aggregator", "AGGREGATORS"),

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
+from typing import ClassVar
 
 import numpy as np
 
@@ -46,10 +47,12 @@ class Strategy(ABC):
         DataError: There are no targets.
 
     Attributes:
+        name: Name in a job.
         alone: Whether view i is made and computed by worker i % n of n, who needs no other one for
             its structure.
     """
 
+    name: ClassVar[str] = ""
     alone = False
 
     def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0):
@@ -66,7 +69,15 @@ class Strategy(ABC):
     @property
     @abstractmethod
     def steps_per_epoch(self) -> int:
+        """Number of views of the first epoch; of every one, unless ``views_of`` differs."""
+
+    def views_of(self, epoch: int) -> int:
         """Number of views of an epoch."""
+        return self.steps_per_epoch
+
+    def views_before(self, epoch: int) -> int:
+        """Number of views of all epochs before one."""
+        return epoch * self.steps_per_epoch
 
     @abstractmethod
     def batch(self, epoch: int, i: int) -> GraphView:
@@ -104,11 +115,11 @@ class Strategy(ABC):
 
         Collective: all ranks of the partition.
         """
-        for i in range(self.steps_per_epoch):
+        for i in range(self.views_of(epoch)):
             yield self.batch(epoch, i)
 
     def _step(self, epoch: int, i: int) -> int:
-        return epoch * self.steps_per_epoch + i
+        return self.views_before(epoch) + i
 
 
 def whole(partition: Partition, layers: Layers, seeds: Seeds | None = None) -> GraphView:
@@ -137,6 +148,8 @@ def with_pairs(view: GraphView, seeds: Seeds | None) -> GraphView:
 
 class GlobalBatch(Strategy):
     """Every node, every edge, one step an epoch."""
+
+    name: ClassVar[str] = "global"
 
     def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0):
         super().__init__(partition, layers, task, seed)
@@ -171,6 +184,8 @@ class MiniBatch(Strategy):
     Attributes:
         batch_size: Targets per batch, the same for the whole run.
     """
+
+    name: ClassVar[str] = "mini"
 
     def __init__(
         self,
@@ -306,6 +321,8 @@ class ClusterBatch(Strategy):
 
     Source: Cluster-GCN, https://arxiv.org/abs/1905.07953
     """
+
+    name: ClassVar[str] = "cluster"
 
     def __init__(
         self,

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.errors import ConfigError
+
 from ...ops.kernels.batch import group
 from ..partition.exchange import pointers
 from ..partition.message import Columns
@@ -138,9 +140,19 @@ def parts_of_search(partition: Partition, layers: Layers, searched: Searched) ->
 def parts_of_views(views: Sequence[GraphView], layers: Layers) -> Parts:
     """The parts of views that were made one by one.
 
+    Raises:
+        ConfigError: Some are neighbourhoods of targets, and others subgraphs of nodes, whose levels
+            differ.
+
     Collective: all ranks of the views' partition.
     """
     like = views[0]
+    if len({len(levels_of(view)) for view in views}) > 1:
+        raise ConfigError(
+            "some batches of a step have nodes, and others have targets only; with mode=independent"
+            " all batches of a step must be of one kind: let the strategy give all of them nodes,"
+            " or drop --mode"
+        )
     comm = views[0].partition.halo_comm
     distinct = levels_of(like)
     supersteps = hops(layers)

@@ -26,6 +26,7 @@ CODE_KEYS = (
     "metric",
     "structural_features",
     "order",
+    "strategy",
     "sampler",
     "history",
     "partitioner",

@@ -182,7 +182,7 @@ def jobs_of(
     def read(key: str, strategy: str) -> bool:
         rules = rules_of(FIELDS[key]) if key in FIELDS else []
         return all(
-            strategy in rule.values
+            rule.allows(strategy)
             for rule in rules
             if isinstance(rule, OnlyWith) and rule.other == "strategy"
         )

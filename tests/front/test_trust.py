@@ -28,7 +28,13 @@ SMALL = [
 MINI = [*SMALL, "--strategy", "mini", "--batch-size", "60", "--fanout", "3,3"]
 TEXTS = [key for key, field in FIELDS.items() if field.annotation is str]
 # what a key is used with
-WITH = {"cache_policy": {"feature_cache": "10%"}, "masters": {"partitioner": "1d-dst"}}
+NO_BATCHES = {"batch_size": 0, "fanout": ""}
+WITH = {
+    "cache_policy": {"feature_cache": "10%"},
+    "masters": {"partitioner": "1d-dst"},
+    "strategy": NO_BATCHES,
+    "exchange": {"strategy": "global", **NO_BATCHES},
+}
 
 
 @pytest.fixture
@@ -40,9 +46,10 @@ def marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def with_key(run: Path, job: str, key: str, value: str) -> None:
-    text, n = re.subn(rf"^{key}:.*$", f"{key}: '{value}'", job, flags=re.MULTILINE)
-    assert n == 1
-    (run / "job.yaml").write_text(text)
+    for name, x in {**WITH.get(key, {}), key: value}.items():
+        job, n = re.subn(rf"^{name}:.*$", f"{name}: '{x}'", job, flags=re.MULTILINE)
+        assert n == 1
+    (run / "job.yaml").write_text(job)
 
 
 def test_no_key_of_a_run_runs_a_file(marked: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,7 +63,7 @@ def test_no_key_of_a_run_runs_a_file(marked: Path, capsys: pytest.CaptureFixture
         with pytest.raises(GraphThetaError):
             gt.open_run("run")
         assert not marked.exists(), key
-        if key in CODE_KEYS and key not in ("cache_policy", "exchange"):
+        if key in CODE_KEYS:
             with pytest.raises(
                 ConfigError,
                 match=(
@@ -72,12 +79,10 @@ def test_a_file_that_is_trusted_or_given_runs(marked: Path, key: str) -> None:
     """The list has no key that runs nothing, and no other key runs a file:
     ``test_other_keys_run_nothing``.
     """
-    assert main(["train", *(SMALL if key == "exchange" else MINI), "--out", "run"]) == 0
+    plain = key in ("strategy", "exchange")
+    assert main(["train", *(SMALL if plain else MINI), "--out", "run"]) == 0
     run = Path("run")
-    job = Path("run", "job.yaml").read_text()
-    for other, value in WITH.get(key, {}).items():
-        job = re.sub(rf"^{other}:.*$", f"{other}: '{value}'", job, flags=re.MULTILINE)
-    with_key(run, job, key, "mine.py:X")
+    with_key(run, Path("run", "job.yaml").read_text(), key, "mine.py:X")
     assert main(["evaluate", "run", "--trust"]) != 0 and marked.exists()
     marked.unlink()
     assert (

@@ -14,7 +14,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from graphtheta.base.arguments import checked
+from graphtheta.base.described import name_and_options
 from graphtheta.base.wording import did_you_mean, explain, literals
+from graphtheta.engine.strategy.registry import BUILT_IN
 from graphtheta.errors import ConfigError
 from graphtheta.models.readouts import hops as readout_hops
 from graphtheta.models.registry import MODELS
@@ -176,6 +178,17 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         rows_of(str(value), 1, 1)
         return "0" if str(value).strip() == "0" else str(value)
 
+    @field_validator("strategy")
+    @classmethod
+    def _check_strategy(cls, value: str) -> str:
+        name, written = name_and_options(value)
+        if written and name in {kind.name for kind in BUILT_IN}:
+            raise ValueError(
+                f"{name} has no options; its settings are keys of the job, as docs/strategies.md"
+                " lists them"
+            )
+        return value
+
     @field_validator("dataset", "model")
     @classmethod
     def _refuse_empty(cls, value: str) -> str:
@@ -297,7 +310,8 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         """The output folder."""
         model = self.model.rpartition(":")[2]
         dataset = Path(self.dataset.partition(":")[0]).stem
-        return Path(self.out) if self.out else Path("runs", f"{dataset}-{model}-{self.strategy}")
+        strategy = name_and_options(self.strategy)[0].rpartition(":")[2]
+        return Path(self.out) if self.out else Path("runs", f"{dataset}-{model}-{strategy}")
 
     def to_yaml(self) -> str:
         """All keys, by section, as a file that ``--config`` reads."""

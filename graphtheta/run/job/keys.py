@@ -7,12 +7,15 @@ keys of the section Model are declared by the models.
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from graphtheta.base.registry import Registry
+from graphtheta.engine.strategy.registry import STRATEGIES
+from graphtheta.engine.strategy.strategy import GlobalBatch
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.models.design import NetworkOptions, Options
 from graphtheta.partitioners.pairs import DEFAULT_MASTERS
@@ -29,11 +32,12 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "partitioner": EDGE_PLACEMENTS,
     "masters": PARTITIONERS,
     "order": ORDERS,
+    "strategy": STRATEGIES,
 }
 # rules that several keys have
 MINI = OnlyWith("strategy", ("mini",))
 CLUSTER = OnlyWith("strategy", ("cluster",))
-BATCHES = OnlyWith("strategy", ("mini", "cluster"))
+BATCHES = OnlyWith("strategy", ("mini", "cluster"), without=("global",))
 INDEPENDENT = OnlyWith("mode", ("independent", "auto"))
 SAMPLING = Needs(("fanout",), "configures neighbour sampling, but no fanout is given")
 LEARNED = Needs(("embedding",), "configures learned node features, which have no width")
@@ -184,9 +188,10 @@ class DataKeys(Options):
 class StrategyKeys(Options):
     """Strategy"""
 
-    strategy: Literal["global", "mini", "cluster"] = "global"
+    strategy: str = GlobalBatch.name
     """Batching: full-graph training (global), mini-batches of target nodes with their k-hop
-    neighbourhoods (mini), or batches of clusters as in Cluster-GCN (cluster)."""
+    neighbourhoods (mini), or batches of clusters as in Cluster-GCN (cluster); give your own as
+    FILE.py:Class. Options of your own follow as :name=value,..."""
     batch_size: Annotated[int, MINI] = Field(0, ge=0)
     """Target nodes per mini-batch, summed over all workers; 0 uses all training nodes."""
     vertex_limit: Annotated[int, MINI, NO_HISTORY] = Field(0, ge=0)
@@ -422,9 +427,7 @@ class TrainKeys(Options):
     """Number of passes over the training set."""
     steps: int = Field(0, ge=0)
     """Stop after this many parameter updates, instead of after epochs; 0 is off."""
-    views_per_step: Annotated[int, OnlyWith("strategy", ("mini", "cluster"), free="1")] = Field(
-        0, ge=0
-    )
+    views_per_step: Annotated[int, replace(BATCHES, free="1")] = Field(0, ge=0)
     """Gradient accumulation: mini-batches whose gradients are summed for one parameter update; 0 is
     one, or one for each worker with mode=independent."""
     staleness: int = Field(0, ge=0)

@@ -31,15 +31,22 @@ class OnlyWith:
         other: The other key.
         values: Its values, as texts; the first is what a message advises.
         free: A further value of the key itself that is allowed anyway, as text.
+        without: If there are any, its only values with which the key has no effect, as texts: it
+            has one with all that users add.
     """
 
     other: str
     values: tuple[str, ...]
     free: str | None = None
+    without: tuple[str, ...] = ()
+
+    def allows(self, text: str) -> bool:
+        """Whether the key has an effect with a value of the other one, as text."""
+        return text in self.values or (bool(self.without) and text not in self.without)
 
     def problem(self, job: Keys, key: str) -> str:
         """What is wrong in a job in which the key is given, and what to do; empty if nothing is."""
-        if job.as_text(self.other) in self.values or job.as_text(key) == self.free:
+        if self.allows(job.as_text(self.other)) or job.as_text(key) == self.free:
             return ""
         return (
             f"has no meaning with {self.other}={job.as_text(self.other)}, only with"

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from graphtheta.base.described import name_and_options, options_of
 from graphtheta.base.logger import logger
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.node_set import NodeSetSampler
 from graphtheta.engine.sampling.sampler import Sampler
 from graphtheta.engine.strategy.node_sets import NodeSetBatch
+from graphtheta.engine.strategy.registry import STRATEGIES, check_complete
 from graphtheta.engine.strategy.strategy import ClusterBatch, GlobalBatch, MiniBatch, Strategy
 from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.hop import Layers, depth
@@ -28,13 +30,15 @@ from graphtheta.samplers.orders.registry import make_order
 from graphtheta.tasks.kinds.registry import kind_for, readers
 from graphtheta.train.loop.kept_clusters import clusters_of
 from graphtheta.train.loop.make_model import Factory, make_model, refuse_unread
-from graphtheta.train.reuse.staleness.registry import make_exchange, make_history
+from graphtheta.train.reuse.staleness.registry import HistoryPolicy, make_exchange, make_history
 from graphtheta.train.reuse.staleness.stale_batch import StaleBatch
 
 # keys that have no meaning where a sampler chooses the nodes of a batch
 NO_NODE_SETS = frozenset(
     {"batch_size", "vertex_limit", "fanout", "replace", "share_sample", "precompute", "order"}
 )
+# arguments that every strategy is given
+GIVEN = ("partition", "layers", "task", "seed")
 # clusters that rank 0 sends to all workers at a time
 CLUSTERS_SENT = 1 << 20
 
@@ -91,7 +95,8 @@ def build_strategy(
     task: Task,
     precomputed: bool = False,
 ) -> Strategy:
-    """The batching strategy of a job.
+    """The strategy of a job. Those of the package take their arguments from keys of the job, those
+    of users from the text that names them.
 
     Args:
         job: The job.
@@ -103,25 +108,90 @@ def build_strategy(
 
     Collective: all ranks of the partition.
     """
-    if job.strategy == "global":
-        exchange = make_exchange(job.exchange, job.seed)
-        return (
-            GlobalBatch(partition, layers, task, job.seed)
-            if exchange is None
-            else StaleBatch(partition, layers, task, job.seed, exchange=exchange)
+    comm = partition.halo_comm
+    name, written = name_and_options(job.strategy)
+    with comm.agreed():
+        made = STRATEGIES.find(name)
+        check_complete(made)
+        made_by: Callable[..., Strategy]
+        if made is GlobalBatch:
+            made_by, arguments = _global(job)
+        elif made is MiniBatch:
+            made_by, arguments = _mini(job, graph, layers, task, precomputed)
+        elif made is ClusterBatch:
+            made_by, arguments = _cluster(job)
+        else:
+            made_by = made
+            arguments = options_of(made, job.strategy, "strategy", written, GIVEN)
+    if made is ClusterBatch:
+        arguments["clusters"] = _clusters(job, graph, partition)
+    strategy = made_by(partition, layers, task, job.seed, **arguments)
+    with comm.agreed():
+        n = strategy.views_of(0)
+    if job.vertex_limit and comm.rank == 0:
+        logger.info(
+            f"vertex_limit={job.vertex_limit}: batches of {strategy.batch_size} targets,"
+            f" {n} an epoch"
         )
+    return strategy
+
+
+# what makes a strategy, and its arguments beside those of every strategy
+Making = tuple[Callable[..., Strategy], dict[str, Any]]
+
+
+def _global(job: Job) -> Making:
+    exchange = make_exchange(job.exchange, job.seed)
+    return (GlobalBatch, {}) if exchange is None else (StaleBatch, {"exchange": exchange})
+
+
+def _mini(job: Job, graph: Graph, layers: Layers, task: Task, precomputed: bool) -> Making:
+    history = _history(job)
+    sampler = build_sampler(job, depth(layers), precomputed, graph.relation_names)
+    if isinstance(sampler, NodeSetSampler):
+        if history is not None:
+            raise ConfigError(
+                f"history={job.history} needs a sampler of neighbours, but sampler={job.sampler}"
+                " chooses nodes; choose another --sampler, or drop --history"
+            )
+        return NodeSetBatch, {"sampler": sampler}
+    arguments = {"batch_size": job.batch_size or task.n_targets, "sampler": sampler}
+    if history is not None:
+        mode = {"independent": True} if job.mode == "independent" else {}
+        return history.open, {**arguments, **mode}
+    order = None if job.is_default("order") else make_order(job.order)
+    return MiniBatch, {**arguments, "vertex_limit": job.vertex_limit, "order": order}
+
+
+def _cluster(job: Job) -> Making:
+    history = _history(job)
+    arguments: dict[str, Any] = {"per_batch": job.clusters_per_batch}
+    if history is not None:
+        return history.open, arguments
+    keys = ("boundary_hops", "degrees", "diagonal")
+    return ClusterBatch, {**arguments, **{key: getattr(job, key) for key in keys}}
+
+
+def _history(job: Job) -> HistoryPolicy | None:
+    """The history of a job; None if it has none.
+
+    Raises:
+        ConfigError: It does not fit the strategy, the mode or macrobatches.
+    """
     history = make_history(job.history)
-    if history is not None and history.strategy != job.strategy:
+    if history is None:
+        return None
+    if history.strategy != job.strategy:
         raise ConfigError(
             f"history={job.history} stores values in batches of strategy={history.strategy}, not of"
             f" strategy={job.strategy}; give --strategy {history.strategy}, or another --history"
         )
-    if history is not None and job.mode not in history.modes:
+    if job.mode not in history.modes:
         raise ConfigError(
             f"history={job.history} needs --mode {' or '.join(history.modes)}, and not {job.mode};"
             " drop --mode or --history"
         )
-    if history is not None and job.macrobatch != "1":
+    if job.macrobatch != "1":
         tightened = (
             "an audit may change the knob, which views made ahead would not see"
             if job.audit_limit
@@ -132,54 +202,7 @@ def build_strategy(
                 f"history={job.history} cannot be combined with macrobatch={job.macrobatch}: {why};"
                 " drop --macrobatch"
             )
-    if job.strategy == "mini":
-        sampler = build_sampler(job, depth(layers), precomputed, graph.relation_names)
-        if isinstance(sampler, NodeSetSampler):
-            if history is not None:
-                raise ConfigError(
-                    f"history={job.history} needs a sampler of neighbours, but"
-                    f" sampler={job.sampler} chooses nodes; choose another --sampler, or drop"
-                    " --history"
-                )
-            return NodeSetBatch(partition, layers, task, job.seed, sampler=sampler)
-        size = job.batch_size or task.n_targets
-        if history is not None:
-            mode = {"independent": True} if job.mode == "independent" else {}
-            return history.open(
-                partition, layers, task, job.seed, batch_size=size, sampler=sampler, **mode
-            )
-        strategy = MiniBatch(
-            partition,
-            layers,
-            task,
-            job.seed,
-            batch_size=size,
-            sampler=sampler,
-            vertex_limit=job.vertex_limit,
-            order=None if job.is_default("order") else make_order(job.order),
-        )
-        if job.vertex_limit and partition.halo_comm.rank == 0:
-            logger.info(
-                f"vertex_limit={job.vertex_limit}: batches of {strategy.batch_size} targets,"
-                f" {strategy.steps_per_epoch} an epoch"
-            )
-        return strategy
-    clusters = _clusters(job, graph, partition)
-    if history is not None:
-        return history.open(
-            partition, layers, task, job.seed, clusters=clusters, per_batch=job.clusters_per_batch
-        )
-    return ClusterBatch(
-        partition,
-        layers,
-        task,
-        job.seed,
-        clusters=clusters,
-        per_batch=job.clusters_per_batch,
-        boundary_hops=job.boundary_hops,
-        degrees=job.degrees,
-        diagonal=job.diagonal,
-    )
+    return history
 
 
 def build_sampler(

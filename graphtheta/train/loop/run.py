@@ -77,7 +77,7 @@ class Run(Session):
 
     def views(self, epoch: int) -> Iterator[GraphView]:
         """Iterate over the views of an epoch, which are the same for every loop."""
-        for i in range(self.strategy.steps_per_epoch):
+        for i in range(self.strategy.views_of(epoch)):
             with self.comm.ledger.stage("batch"):
                 view = self.strategy.batch(epoch, i)
             yield view

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -206,7 +206,7 @@ class Trainer(Session):
                     )
                     ends = calls.call("on_step", run, self.step)
                 if not code and (
-                    self._is_done(run) or len(run.losses) >= self.strategy.steps_per_epoch
+                    self._is_done(run) or len(run.losses) >= self.strategy.views_of(run.epoch)
                 ):
                     ends |= self._end_epoch(run, log, calls)
                 run.ended = calls.agree(ends, self.comm)
@@ -235,7 +235,7 @@ class Trainer(Session):
     def _end_epoch(self, run: Progress, log: Log | None, calls: Callbacks) -> bool:
         """End an epoch whose views are done; returns whether a callback ends training."""
         ends = False
-        whole = len(run.losses) == self.strategy.steps_per_epoch
+        whole = len(run.losses) == self.strategy.views_of(run.epoch)
         is_due = whole and (run.epoch + 1) % self.job.eval_every == 0
         if is_due or self._is_done(run):
             self._check_finite()
@@ -284,7 +284,7 @@ class Trainer(Session):
         old values from now on.
         """
         memory = self._memory
-        n = self.strategy.steps_per_epoch
+        n = self.strategy.views_of(run.epoch)
         assert memory is not None
         ended = len(run.losses) >= n
         run.audit = audited(
@@ -392,36 +392,41 @@ class Trainer(Session):
             )
         raise Stopped(code)
 
-    @property
-    def _updates(self) -> int:
-        """Number of updates in a full epoch."""
-        return -(-self.strategy.steps_per_epoch // self.setup.views_per_step)
+    @cached_property
+    def _updates(self) -> list[int]:
+        """Number of updates of all full epochs before each one, as far as they were counted."""
+        return [0]
+
+    def _updates_before(self, epoch: int) -> int:
+        """Number of updates of all full epochs before one."""
+        while len(self._updates) <= epoch:
+            views = self.strategy.views_of(len(self._updates) - 1)
+            self._updates.append(self._updates[-1] + -(-views // self.setup.views_per_step))
+        return self._updates[epoch]
 
     def _views(self, epoch: int) -> int:
         """Number of views to run in an epoch."""
-        n = self.strategy.steps_per_epoch
+        n = self.strategy.views_of(epoch)
+        steps = self.job.steps
         return (
-            min(n, (self.job.steps - epoch * self._updates) * self.setup.views_per_step)
-            if self.job.steps
+            min(n, (steps - self._updates_before(epoch)) * self.setup.views_per_step)
+            if steps
             else n
         )
 
-    @property
-    def _goal(self) -> int:
-        """Updates of the run."""
-        return self.job.steps or self.job.epochs * self._updates
-
     def _is_done(self, run: Progress) -> bool:
         """Whether the run has made its updates, or more."""
-        return (
-            run.epoch * self._updates + -(-len(run.losses) // self.setup.views_per_step)
-            >= self._goal
-        )
+        if self.job.steps:
+            updates = -(-len(run.losses) // self.setup.views_per_step)
+            return self._updates_before(run.epoch) + updates >= self.job.steps
+        epochs = run.epoch + (len(run.losses) >= self.strategy.views_of(run.epoch))
+        return epochs >= self.job.epochs
 
     def _is_over(self, run: Progress) -> bool:
         """Whether the run is finished: updates done, patience exhausted, or ended by callback."""
         waited = 0 < self.job.patience <= run.waited
-        return self._goal == 0 or run.ended or (run.measured and (self._is_done(run) or waited))
+        empty = not (self.job.steps or self.job.epochs)
+        return empty or run.ended or (run.measured and (self._is_done(run) or waited))
 
     def _checkpoint(
         self, run: Progress, held: dict[str, Any], failure: OSError | None
@@ -431,7 +436,7 @@ class Trainer(Session):
             self.training.state()
             | self._sizes
             | content
-            | {EPOCH: self.strategy.steps_per_epoch}
+            | {EPOCH: self.strategy.views_of(run.epoch)}
             | held
         )
         manifest = Manifest(
@@ -500,7 +505,7 @@ class Trainer(Session):
                 f" {verb}; give the same graph, with its nodes and edges in the same order,"
                 f" {elsewhere}"
             )
-        n = self.strategy.steps_per_epoch
+        n = self.strategy.views_of(manifest.progress.epoch)
         stored = counters.get(EPOCH, n)
         # between two epochs no batch is missed or repeated
         if stored != n and (manifest.progress.losses or self.job.steps):

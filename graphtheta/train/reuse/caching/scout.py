@@ -58,12 +58,12 @@ class Scout:
 
     @property
     def groups_per_epoch(self) -> int:
-        """Groups of views of an epoch."""
-        return sum(map(len, self._groups()))
+        """Groups of views of the first epoch."""
+        return sum(map(len, self._groups(0)))
 
-    def _groups(self) -> list[list[tuple[int, int]]]:
+    def _groups(self, epoch: int) -> list[list[tuple[int, int]]]:
         width = self.partition.halo_comm.size if self._independent else 1
-        return groups_of(self._strategy.steps_per_epoch, self._per_step, width)
+        return groups_of(self._strategy.views_of(epoch), self._per_step, width)
 
     def groups_from(self, epoch: int, first: int, n: int) -> list[tuple[int, int, int]]:
         """Groups of views: epoch, first view, last view plus 1.
@@ -72,9 +72,8 @@ class Scout:
             epoch, first: The first view, at the beginning of a step.
             n: Number of groups; those of the last step are complete.
         """
-        steps = self._groups()
         following = list[tuple[int, int, int]]()
-        while len(following) < n and steps:
+        while len(following) < n and (steps := self._groups(epoch)):
             for groups in steps:
                 if groups[0][0] >= first and len(following) < n:
                     following += [(epoch, begin, end) for begin, end in groups]

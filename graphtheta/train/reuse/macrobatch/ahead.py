@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 
 import numpy as np
 
@@ -74,13 +74,10 @@ class Macrobatches:
         self.line = line
         self.expanded = 0
         self._rows = np.zeros(2, np.int64)
-        width = 1 if features is None else comm.size
-        self._groups = [
-            group
-            for step in groups_of(strategy.steps_per_epoch, views_per_step, width)
-            for group in step
-        ]
-        self._number = {group: i for i, group in enumerate(self._groups)}
+        self._per_step = views_per_step
+        self._epoch = -1
+        self._groups: list[Group] = []
+        self._number: dict[Group, int] = {}
         self._last: _Macrobatch | None = None
 
     def views(self, epoch: int, groups: Sequence[Group]) -> list[Callable[[], GraphView]]:
@@ -94,13 +91,19 @@ class Macrobatches:
 
         Collective: all ranks of the partition.
         """
+        if epoch != self._epoch:
+            width = 1 if self.features is None else self.comm.size
+            steps = groups_of(self.strategy.views_of(epoch), self._per_step, width)
+            self._epoch = epoch
+            self._groups = list(chain.from_iterable(steps))
+            self._number = {group: i for i, group in enumerate(self._groups)}
         made: list[Callable[[], GraphView]] = []
         for k, same in groupby(
             (self._number[group] for group in groups), lambda number: number // self.size
         ):
             numbers = list(same)
             if self._last is None or not self._last.holds(epoch, numbers):
-                until = min((k + 1) * self.size, len(self._groups))
+                until = (k + 1) * self.size
                 self._last = _Macrobatch(self, epoch, numbers[0], self._groups[numbers[0] : until])
             made += self._last.takers(numbers)
         return made
