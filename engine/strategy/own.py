@@ -252,16 +252,16 @@ class OwnStrategy(Strategy):
             kinds = "f" if weights else "biu"
             if not isinstance(x, np.ndarray) or x.ndim != 1 or x.dtype.kind not in kinds:
                 expected = (
-                    f"floats, one for each {row} of this worker"
+                    f"a float for each {row} of this worker"
                     if weights
-                    else f"a mask of this worker's {row}s, or of {row} ids as integers"
+                    else f"a mask of this worker's {row}s, or {row} ids as integers"
                 )
                 got = (
                     f"an array of {x.dtype}, {list(x.shape)}"
                     if isinstance(x, np.ndarray)
                     else shown(x)
                 )
-                raise ConfigError(f"{what}: {name} is {got}; expected a 1-d array of {expected}")
+                raise ConfigError(f"{what}: {name} is {got}; expected {expected}, in a 1-d array")
             if x.dtype.kind in "bf" and len(x) != n:
                 raise ConfigError(
                     f"{what}: {name} has {len(x)} places, and this worker has {n} {row}s; give one"

@@ -50,7 +50,15 @@ KEYS: dict[str, Any] = {
 MINI = {"strategy": "mini", "batch_size": 12, "fanout": "3,2"}
 # batch norm leaves gradients of biases that are nothing but rounding, which Adam would make large
 BATCH = {"norm": "batch", "optimiser": "sgd", "momentum": 0.9}
+PLUGINS = Path(__file__).resolve().parent.parent / "plugins"
 RUNS: dict[str, dict[str, Any]] = {
+    "own walks": {"strategy": f"{PLUGINS / 'strategy.py'}:Walks:roots=20", "epochs": 3},
+    "own curriculum": {"strategy": f"{PLUGINS / 'curriculum.py'}:Curriculum"},
+    "own curriculum independent": {
+        "strategy": f"{PLUGINS / 'curriculum.py'}:Curriculum:until=3",
+        "mode": "independent",
+        "views_per_step": 2,
+    },
     "global": {"epochs": 8, "patience": 3, "lr": 0.1},
     "global link": {"epochs": 8, "task": "link"},
     "mini": MINI,
