@@ -66,11 +66,11 @@ class Adjacency:
 
         Collective: all ranks of the partition.
         """
-        own = self._partition.masters[self._rows]
+        sources = self._partition.masters[self._rows]
         of = key(0, Purpose.CHECK)
         ends = [
             bits(of, bits(of, a) ^ b.astype(np.uint64))
-            for a, b in ((own, self.ids), (self.ids, own))
+            for a, b in ((sources, self.ids), (self.ids, sources))
         ]
         forwards, backwards = self.comm.all_sum(np.array([x.sum(dtype=np.uint64) for x in ends]))
         if forwards != backwards:
@@ -104,13 +104,13 @@ class NeighbourColumns:
 
     def __init__(self, partition: Partition, adjacency: Adjacency):
         nodes, each = np.unique(adjacency.ids, return_inverse=True)
-        found = locate(partition, nodes)
+        places = locate(partition, nodes)
         n = adjacency.n_masters
-        column = np.where(found.remote, n + found.row, found.row).astype(np.int32)
-        self.ids = np.concatenate((partition.masters, np.zeros(int(found.remote.sum()), np.int64)))
+        column = np.where(places.remote, n + places.row, places.row).astype(np.int32)
+        self.ids = np.concatenate((partition.masters, np.zeros(int(places.remote.sum()), np.int64)))
         self.ids[column] = nodes
         self.n_masters = n
-        self.exchange = Exchange(partition.halo_comm, found.plan)
+        self.exchange = Exchange(partition.halo_comm, places.plan)
         self.lists = Lists(adjacency.indptr, column[each])
 
     def fetch(self, x: np.ndarray) -> None:

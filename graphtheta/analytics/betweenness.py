@@ -67,10 +67,10 @@ def drawn(partition: Partition, count: int, seed: int) -> np.ndarray:
     """
     draws = bits(key(seed, Purpose.SAMPLE), partition.masters)
     mine = np.argsort(draws, kind="stable")[:count]
-    found = partition.halo_comm.all_gather(
+    lowest = partition.halo_comm.all_gather(
         np.stack((draws[mine].view(np.int64), partition.masters[mine]))
     )
-    both = np.concatenate(found, axis=1)
+    both = np.concatenate(lowest, axis=1)
     return np.asarray(both[1, np.lexsort((both[1], both[0].view(np.uint64)))[:count]])
 
 

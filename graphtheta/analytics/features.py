@@ -65,10 +65,10 @@ def with_structural_features(
             f"{KEY}: the node features of {graph.name or 'the graph'} are in files and cannot be"
             " extended; write the values with graphtheta analyse, and import them as features"
         )
-    taken = (kind or kind_for(job.task, graph)(job)).take(graph)
+    passed = (kind or kind_for(job.task, graph)(job)).take(graph)
     values = [
         analyse(
-            taken, one, comm=comm, masters=job.masters, partitioner=job.partitioner, seed=job.seed
+            passed, one, comm=comm, masters=job.masters, partitioner=job.partitioner, seed=job.seed
         )
         for one in chosen
     ]

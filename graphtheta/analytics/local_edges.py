@@ -127,12 +127,12 @@ class LocalEdges:
         """
         self._to_masters(self._relation.sources, x, merge)
 
-    def anywhere(self, found: bool) -> bool:
+    def anywhere(self, something: bool) -> bool:
         """Whether something was found on any worker.
 
         Collective: all ranks.
         """
-        return bool(self.comm.all_max(np.array(found)))
+        return bool(self.comm.all_max(np.array(something)))
 
     def _to_mirrors(self, served: Served, x: np.ndarray) -> None:
         halo = Exchange(self.comm, served.plan).to_mirrors({"": x[: self.n_masters]})[""]

@@ -48,9 +48,9 @@ class Bfs(Algorithm):
                 frontier = queue[begin:end].astype(np.int64)
                 level = int(dist.max())
                 continue
-            found = next_level(edges, frontier)
+            reached = next_level(edges, frontier)
             level += 1
-            frontier = np.flatnonzero((found[:n_own] > 0) & (dist < 0))
+            frontier = np.flatnonzero((reached[:n_own] > 0) & (dist < 0))
             dist[frontier] = level
         return dist
 
@@ -65,7 +65,7 @@ def next_level(edges: LocalEdges, frontier: np.ndarray) -> np.ndarray:
     Collective: all ranks.
     """
     here = np.zeros(edges.n_rows, np.uint8)
-    found = np.zeros(edges.n_rows, np.uint8)
+    marks = np.zeros(edges.n_rows, np.uint8)
     out = edges.out
     here[frontier] = 1
     edges.to_sources(here)
@@ -73,13 +73,13 @@ def next_level(edges: LocalEdges, frontier: np.ndarray) -> np.ndarray:
     degree = int(np.diff(out.indptr)[rows].sum()) // max(len(rows), 1)
     by_blocks(
         lambda b, first, last: mark_near(
-            indptr=out.indptr, near=out.near, rows=rows, marks=found, first=first, last=last
+            indptr=out.indptr, near=out.near, rows=rows, marks=marks, first=first, last=last
         ),
         len(rows),
         degree + 1,
     )
-    edges.from_destinations(found, np.maximum)
-    return found
+    edges.from_destinations(marks, np.maximum)
+    return marks
 
 
 @dataclass(frozen=True)

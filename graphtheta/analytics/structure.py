@@ -96,7 +96,7 @@ class Triangles(Algorithm):
             bounds[i : i + 1 + -(-len(bounds) // PARTS)]
             for i in range(0, len(bounds) - 1, -(-len(bounds) // PARTS))
         ]
-        found = np.zeros((len(parts), len(counts)), np.int64)
+        of_parts = np.zeros((len(parts), len(counts)), np.int64)
 
         def work(p: int) -> None:
             marks = np.zeros(len(counts), np.uint8)
@@ -105,13 +105,13 @@ class Triangles(Algorithm):
                 higher=lists.near,
                 lists=(every.indptr, every.near),
                 marks=marks,
-                counts=found[p],
+                counts=of_parts[p],
                 first=parts[p][0],
                 last=parts[p][-1],
             )
 
         run_parts(work, len(parts))
-        counts = found.sum(0)
+        counts = of_parts.sum(0)
         columns.add_back(counts)
         return counts[:n_own]
 

@@ -265,21 +265,21 @@ def claim(folder: Path, names: re.Pattern[str], patience: float = 0.0) -> int:
             folder, "there is a symbolic link" if folder.is_symlink() else "there is a file"
         )
     make_folder(folder)
-    found = os.listdir(folder)
-    if found and MARKER not in found:
+    entries = os.listdir(folder)
+    if entries and MARKER not in entries:
         raise NotOurs(
-            folder / min(found), "there is a file in a folder that graphtheta did not make"
+            folder / min(entries), "there is a file in a folder that graphtheta did not make"
         )
     lock = open_marker(folder)
     try:
         if not locked(lock, patience):
             raise Taken(f"{folder}: another process writes to it")
         signed = bool(_signature(lock))
-        found = sorted(os.listdir(folder))
+        entries = sorted(os.listdir(folder))
         # a process that is killed before it signs leaves an empty marker and nothing else
-        if not signed and (found != [MARKER] or os.fstat(lock).st_size):
+        if not signed and (entries != [MARKER] or os.fstat(lock).st_size):
             raise NotOurs(
-                folder / found[0], "there is a file in a folder that graphtheta did not make"
+                folder / entries[0], "there is a file in a folder that graphtheta did not make"
             )
         _clear(folder, names)
         sign(lock)
@@ -478,9 +478,9 @@ def _this_process() -> dict[str, Any]:
 def _signature(file: int) -> dict[str, Any]:
     """What a marker says; empty if it is none."""
     with suppress(ValueError, RecursionError):
-        found = json.loads(os.pread(file, COMPARED, 0))
-        if isinstance(found, dict) and found.get("graphtheta") == "lock":
-            return found
+        record = json.loads(os.pread(file, COMPARED, 0))
+        if isinstance(record, dict) and record.get("graphtheta") == "lock":
+            return record
     return {}
 
 

@@ -15,10 +15,10 @@ def cpu_quota() -> float | None:
     """Number of CPUs this process may use, or None without a limit."""
     quotas = []
     for folder in _groups("cpu"):
-        found = _words(folder / "cpu.max") or _words(folder / "cpu.cfs_quota_us") + _words(
+        words = _words(folder / "cpu.max") or _words(folder / "cpu.cfs_quota_us") + _words(
             folder / "cpu.cfs_period_us"
         )
-        quota, period = (*map(_number, found), None, None)[:2]
+        quota, period = (*map(_number, words), None, None)[:2]
         if quota and period:
             quotas.append(quota / period)
     return min(quotas, default=None)

@@ -33,7 +33,7 @@ def printable(text: str, stream: object = None) -> str:
     """Text in which characters that a terminal would obey, or that a stream cannot encode, are
     escapes such as ``\\x1b``.
     """
-    shown = UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    shown = UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
     coding = getattr(stream, "encoding", None) or "utf-8"
     return shown.encode(coding, "backslashreplace").decode(coding)
 

@@ -161,15 +161,15 @@ def _entry(part: Any) -> Any:
     try:
         return operator.index(part)
     except TypeError:
-        found = np.asarray(part)
-    if not found.size and not isinstance(part, np.ndarray):
-        found = found.astype(np.intp)
-    if found.dtype.kind not in "iub":
+        index = np.asarray(part)
+    if not index.size and not isinstance(part, np.ndarray):
+        index = index.astype(np.intp)
+    if index.dtype.kind not in "iub":
         raise IndexError(
             "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or"
             " boolean arrays are valid indices"
         )
-    return found
+    return index
 
 
 def _axes(entry: Any) -> int:

@@ -33,10 +33,8 @@ OF_RANKS = (
 
 def find_mpiexec() -> Path | None:
     """The mpiexec beside this Python, else the first one the shell finds."""
-    found = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which(
-        "mpiexec"
-    )
-    return Path(found) if found else None
+    path = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+    return Path(path) if path else None
 
 
 def run(words: list[str], seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:

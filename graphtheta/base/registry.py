@@ -107,9 +107,9 @@ class Registry(dict[str, T]):
             )
         module = load_module(Path(file), self.what)
         if not self._is_one(getattr(module, inside, None)):
-            own = [n for n, value in vars(module).items() if self._is_one(value)]
+            names = [name for name, value in vars(module).items() if self._is_one(value)]
             raise ConfigError(
-                f"{file} has no {self.what} {inside}; it has {', '.join(own) or 'none at all'}"
+                f"{file} has no {self.what} {inside}; it has {', '.join(names) or 'none at all'}"
             )
         return self.add(getattr(module, inside))
 

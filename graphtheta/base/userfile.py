@@ -55,10 +55,10 @@ def check_trusted(
     for key, value in values.items() if not trust else ():
         if key in given or not isinstance(value, str):
             continue
-        found = NAMED.search(value)
-        if found:
+        match = NAMED.search(value)
+        if match:
             raise ConfigError(
-                f"{where}: {key}={value} would run the file {Path(found[0]).absolute()} with your"
+                f"{where}: {key}={value} would run the file {Path(match[0]).absolute()} with your"
                 " rights; if you trust it, give --trust (in Python, trust=True), or the value"
                 f" itself: --{key.replace('_', '-')} {value}"
             )

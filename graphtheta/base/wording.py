@@ -77,11 +77,11 @@ def explain(
     value = error["input"]
     if error["type"] == "literal_error":
         allowed = tuple(choices(key))
-        own = ", FILE.py:NAME" if key in registered else ""
+        form = ", FILE.py:NAME" if key in registered else ""
         return (
             f"{key}: unknown {registered.get(key, 'value')}"
             f" {shown(value)}{did_you_mean(value, allowed)}; allowed:"
-            f" {', '.join(map(str, allowed))}{own}"
+            f" {', '.join(map(str, allowed))}{form}"
         )
     expected = EXPECTED.get(error["type"], "").format(**error.get("ctx", {})) or str(
         error["msg"]

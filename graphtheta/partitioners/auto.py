@@ -128,10 +128,10 @@ def choose(graph: Any, n_workers: int, work: TrainingWork) -> Pair:
                 f" epochs take about {default.messages:.2g} s, less than to compare pairs"
             )
         )
-    found = [default, *candidates]
+    pairs = [default, *candidates]
     allowed = max(BALANCED, default.imbalance)
     best = min(
-        (one for one in found if one.imbalance <= allowed),
+        (one for one in pairs if one.imbalance <= allowed),
         key=lambda one: one.partitioning + one.messages,
     )
     of = (
@@ -148,7 +148,7 @@ def choose(graph: Any, n_workers: int, work: TrainingWork) -> Pair:
         reason=(
             f"partitioner={AUTO}: masters={best.pair.masters} and"
             f" partitioner={best.pair.partitioner} send {amount(best.bytes)} per epoch{against}, at"
-            f" most {best.imbalance:.2f} times the mean on a worker; {len(found)} pairs on {of}"
+            f" most {best.imbalance:.2f} times the mean on a worker; {len(pairs)} pairs on {of}"
             f" edges in {perf_counter() - began:.1f} s"
         )
     )

@@ -86,8 +86,8 @@ class LouvainPartitioner(Partitioner):
         check_option(self, "passes", self.passes >= 0, "at least 0")
 
     def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
-        found = all_clusters(source, self.name, 0, self.seed)
-        owner = pack(found, comm.size, capacity(source.n_nodes, comm.size, self.slack))
+        cluster = all_clusters(source, self.name, 0, self.seed)
+        owner = pack(cluster, comm.size, capacity(source.n_nodes, comm.size, self.slack))
         refine(source, owner, comm.size, self.slack, self.passes)
         return Assignment(owner.__getitem__)
 

@@ -149,10 +149,10 @@ def compare_partitions(
         raise ConfigError(
             "compare_partitions: pairs is empty; give names of pairs, or (masters, partitioner)"
         )
-    found = []
+    reports = []
     for pair in pairs:
         masters, partitioner = ("hash", pair) if isinstance(pair, str) else pair
-        found.append(
+        reports.append(
             partition_report(
                 graph=graph,
                 n_workers=n_workers,
@@ -162,4 +162,4 @@ def compare_partitions(
                 **options,
             )
         )
-    return Comparison(tuple(found))
+    return Comparison(tuple(reports))

@@ -113,7 +113,7 @@ class GreedyCut(SharedPlacement):
             source, comm, np.uint64(key(self.seed, Purpose.PLACEMENT))
         )
         degree = np.zeros(n, np.int64) if degree is None else degree
-        found = EdgeStreams(
+        placed = EdgeStreams(
             source=source,
             comm=comm,
             size=size,
@@ -123,7 +123,7 @@ class GreedyCut(SharedPlacement):
             degree=degree,
         ).place(capacity(source.n_edges, size, self.slack))
         first = source.n_edges * comm.rank // comm.size
-        return lambda chunk: found[chunk.ids - first]
+        return lambda chunk: placed[chunk.ids - first]
 
 
 @dataclass(frozen=True)

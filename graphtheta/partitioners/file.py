@@ -34,13 +34,13 @@ class FilePartitioner(SharedPartitioner):
             raise ConfigError(
                 "masters=file needs the file of owners; give masters=file:path=owners.npy"
             )
-        given = map_npy(self.path)
+        stored = map_npy(self.path)
         n = source.n_nodes
-        if given.shape != (n,) or given.dtype.kind not in "iu":
+        if stored.shape != (n,) or stored.dtype.kind not in "iu":
             raise FormatError(
-                f"{self.path} holds {given.dtype} numbers of shape {list(given.shape)}; expected"
+                f"{self.path} holds {stored.dtype} numbers of shape {list(stored.shape)}; expected"
                 f" the owners, one integer for each of the {n} nodes"
             )
         blocks = IdBlocks(comm, n)
-        own = np.array(given[blocks.first : blocks.last])
-        return lambda ids: blocks.look_up(own, ids)
+        block = np.array(stored[blocks.first : blocks.last])
+        return lambda ids: blocks.look_up(block, ids)

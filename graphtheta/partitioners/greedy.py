@@ -73,7 +73,7 @@ class Streamed:
         part, so that no part exceeds its capacity. Nodes that find no room in these shares are
         dealt out at the end of the round, to the least loaded parts.
         """
-        found = []
+        parts = []
         for chunk in chunks:
             out = np.empty(len(chunk.ptr) - 1, np.int32)
             place_nodes(
@@ -88,9 +88,9 @@ class Streamed:
                 cost=cost,
                 out=out,
             )
-            found.append(out)
-        load = settle(self._comm, [chunk.stream for chunk in chunks], found, load, len(scale))
-        for chunk, out in zip(chunks, found, strict=True):
+            parts.append(out)
+        load = settle(self._comm, [chunk.stream for chunk in chunks], parts, load, len(scale))
+        for chunk, out in zip(chunks, parts, strict=True):
             first = chunk.first - self._streams.blocks.first
             self._owner[first : first + len(out)] = out
         return load

@@ -90,9 +90,9 @@ class GremPartitioner(SharedPartitioner):
             )
             for _ in range(self.cycles):
                 owner = cut.divide(top, owner)
-        found = owner
-        assert found is not None
-        return lambda ids: blocks.look_up(found, ids)
+        parts = owner
+        assert parts is not None
+        return lambda ids: blocks.look_up(parts, ids)
 
 
 class _Cut:
@@ -145,12 +145,12 @@ class _Cut:
             carried = parts[-1]
             if carried is not None:
                 of = np.empty(len(smaller.mass), np.int32)
-                for nodes, found in zip(
+                for nodes, of_nodes in zip(
                     smaller.blocks.received(inside),
                     smaller.blocks.received(inside, carried),
                     strict=True,
                 ):
-                    of[nodes - smaller.blocks.first] = found
+                    of[nodes - smaller.blocks.first] = of_nodes
                 carried = of
             levels.append(smaller)
             parts.append(carried)
@@ -200,7 +200,7 @@ class _Cut:
         """
         comm = self._comm
         graph = level.whole()
-        found = []
+        attempts = []
         first = self._next()
 
         def attempt(number: int) -> tuple[tuple[int, int], int, np.ndarray]:
@@ -210,22 +210,22 @@ class _Cut:
 
         carried = None if part is None else np.concatenate(comm.all_gather(part))
         if comm.rank == 0:
-            found = [attempt(0)]
+            attempts = [attempt(0)]
         if part is None:
             # further divisions take most of the time, and seldom differ enough to change the
             # decision
-            badness = tuple(comm.broadcast(list(found[0][0]) if found else None))
+            badness = tuple(comm.broadcast(list(attempts[0][0]) if attempts else None))
             if self._degrees and badness > (
                 0,
                 top.cut(degree_blocks(top.blocks, top.degree, self._size)),
             ):
                 return None
-            found += [
+            attempts += [
                 attempt(number) for number in range(1, TRIES) if number % comm.size == comm.rank
             ]
         best = (
-            min(found, key=lambda f: f[:2])
-            if found
+            min(attempts, key=lambda f: f[:2])
+            if attempts
             else ((np.iinfo(np.int64).max, 0), 0, np.zeros(0, np.int32))
         )
         chosen = [
@@ -281,12 +281,12 @@ def degree_blocks(blocks: IdBlocks, degree: np.ndarray, size: int) -> np.ndarray
     Collective: all ranks.
     """
     values, at, counts = np.unique(-degree, return_inverse=True, return_counts=True)
-    known = blocks.comm.all_gather(np.stack((values, counts)))
-    every = np.unique(np.concatenate([found[0] for found in known]))
+    of_workers = blocks.comm.all_gather(np.stack((values, counts)))
+    every = np.unique(np.concatenate([degrees[0] for degrees in of_workers]))
     total = np.zeros(len(every), np.int64)
     before = np.zeros(len(every), np.int64)
-    for rank, (found, n) in enumerate(known):
-        place = np.searchsorted(every, found)
+    for rank, (degrees, n) in enumerate(of_workers):
+        place = np.searchsorted(every, degrees)
         total[place] += n
         if rank < blocks.comm.rank:
             before[place] += n

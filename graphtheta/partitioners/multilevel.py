@@ -120,7 +120,7 @@ class Multilevel:
                 for k in (left, size - left)
             ]
         )
-        found: list[tuple[int, int, np.ndarray]] = []
+        divisions: list[tuple[int, int, np.ndarray]] = []
         for begin in shuffle(self._next(), np.arange(len(nodes)))[:SEEDS]:
             side = np.empty(len(nodes), np.int32)
             grow(*graph, begin, total * left // size, side)
@@ -128,14 +128,14 @@ class Multilevel:
             np.add.at(load, side, graph.mass)
             while climb(*graph, side, load, room, PATIENCE):
                 pass
-            found.append(
+            divisions.append(
                 (
                     int(np.maximum(load - room, 0).sum()),
                     int(cut_weight(graph.ptr, graph.near, graph.weight, side)),
                     side,
                 )
             )
-        side = min(found, key=lambda f: f[:2])[2]
+        side = min(divisions, key=lambda f: f[:2])[2]
         self._halve(level, nodes[side == 0], part, first, left)
         self._halve(level, nodes[side == 1], part, first + left, size - left)
 
@@ -155,9 +155,9 @@ def _between(level: Contracted, nodes: np.ndarray) -> Contracted:
     position = np.full(len(level.mass), -1, np.int32)
     position[nodes] = np.arange(len(nodes))
     row = np.repeat(position, np.diff(level.ptr))
-    kept = (row >= 0) & (position[level.near] >= 0)
-    ptr = np.append(0, np.cumsum(np.bincount(row[kept], minlength=len(nodes))))
-    return Contracted(ptr, position[level.near[kept]], level.weight[kept], level.mass[nodes])
+    inside = (row >= 0) & (position[level.near] >= 0)
+    ptr = np.append(0, np.cumsum(np.bincount(row[inside], minlength=len(nodes))))
+    return Contracted(ptr, position[level.near[inside]], level.weight[inside], level.mass[nodes])
 
 
 def _clustered(level: Contracted, label: np.ndarray) -> tuple[Contracted, np.ndarray]:

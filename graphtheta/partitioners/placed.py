@@ -85,10 +85,10 @@ class Placed:
 
     def read(self, copies: np.ndarray) -> np.ndarray:
         """Nodes of worker p of which another worker q has a copy, [size, size] int64."""
-        found: np.ndarray = count_pairs(
+        counts: np.ndarray = count_pairs(
             copies, self.owners, np.zeros((self.size, self.size), np.int64)
         )
-        return found
+        return counts
 
     def ends(self, edges: Iterable[Edges]) -> tuple[np.ndarray, np.ndarray]:
         """Nodes of worker p that worker q reads as sources of some edges, and as destinations,
@@ -150,9 +150,9 @@ def _into(
     receiving: np.ndarray, reached: np.ndarray, src: np.ndarray, dst: np.ndarray
 ) -> np.ndarray:
     """Whether edges lead to receiving nodes; marks the sources of those that do as reached."""
-    found = receiving[dst]
-    reached[src[found]] = True
-    return found
+    into = receiving[dst]
+    reached[src[into]] = True
+    return into
 
 
 def imbalance(counts: np.ndarray) -> float:

@@ -38,39 +38,39 @@ def ranges(weight: np.ndarray, comm: Comm, n: int, size: int) -> Owners:
     first = block_bounds(n, comm.rank, comm.size)[0]
     # for each range the first node beyond it, then the number of ranges found, and the weight in
     # them
-    found = np.zeros(size + 2, np.int64)
+    state = np.zeros(size + 2, np.int64)
     for rank in range(comm.size):
         here = comm.rank == rank
         following = comm.rank == rank + 1
         if here:
-            _find_ends(found, total, first, int(weights.sum()))
-        sends = [(rank + 1, found)] if here and rank + 1 < comm.size else []
-        comm.move_begin(sends, [(rank, found)] if following else [], Tag.ROWS).end()
-    ends = comm.broadcast(found[:-2], comm.size - 1)
+            _find_ends(state, total, first, int(weights.sum()))
+        sends = [(rank + 1, state)] if here and rank + 1 < comm.size else []
+        comm.move_begin(sends, [(rank, state)] if following else [], Tag.ROWS).end()
+    ends = comm.broadcast(state[:-2], comm.size - 1)
     # rounding may leave the last ones
     ends[-1] = n
     return lambda ids: np.searchsorted(ends, ids, side="right")
 
 
-def _find_ends(found: np.ndarray, total: np.ndarray, first: int, weight: int) -> None:
+def _find_ends(state: np.ndarray, total: np.ndarray, first: int, weight: int) -> None:
     """Find the ranges that end in a block of ids.
 
     Args:
-        found: Ends of all ranges, the number found, and the weight in them, [size + 2] int64;
+        state: Ends of all ranges, the number found, and the weight in them, [size + 2] int64;
             changed.
         total: Weight of the nodes up to each one of the block, [n] int64.
         first: The first node of the block.
         weight: That of all nodes.
     """
-    size = len(found) - 2
-    while found[-2] < size:
-        taken = found[-1]
-        at = int(np.searchsorted(total, taken + (weight - taken) / (size - found[-2])))
+    size = len(state) - 2
+    while state[-2] < size:
+        passed = state[-1]
+        at = int(np.searchsorted(total, passed + (weight - passed) / (size - state[-2])))
         if at == len(total):
             break
-        found[found[-2]] = first + at + 1
-        found[-1] = total[at]
-        found[-2] += 1
+        state[state[-2]] = first + at + 1
+        state[-1] = total[at]
+        state[-2] += 1
 
 
 @dataclass(frozen=True)

@@ -152,12 +152,12 @@ def hidden_by(job: Any) -> Hidden | None:
         return None
     name, written = name_and_options(job.sampler)
     made = SAMPLERS.find(name)
-    found = {
+    names = {
         option: written.get(option, getattr(made, option, ""))
         for option in ("time", "target_time", "mask", "weight")
     }
     columns = {
-        option: column if isinstance(column, str) else "" for option, column in found.items()
+        option: column if isinstance(column, str) else "" for option, column in names.items()
     }
     hidden = Hidden(sampler=job.sampler, timed=issubclass(made, Timed), **columns)
     return hidden if hidden.timed or hidden.mask else None

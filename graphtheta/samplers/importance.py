@@ -80,19 +80,19 @@ class Importance:
 
         Collective: all ranks of the frontier's partition.
         """
-        found = self._first()
+        inclusion = self._first()
         before = 0
         while iterations:
-            y = self._smallest(found)
+            y = self._smallest(inclusion)
             if iterations < 0:
                 expected = self._expected(y)
                 if not expected or expected >= (1 - LEAST_GAIN) * before > 0:
                     break
                 before = expected
             rho = [y for _ in self._graph.edges]
-            found = Inclusion(self._solved(rho, False), rho, False)
+            inclusion = Inclusion(self._solved(rho, False), rho, False)
             iterations -= 1
-        return found
+        return inclusion
 
     def _first(self) -> Inclusion:
         """The probabilities of LABOR-0."""
@@ -179,17 +179,17 @@ class Importance:
         )
         return graph.receivers.agree(np.maximum, out)
 
-    def _smallest(self, found: Inclusion) -> np.ndarray:
+    def _smallest(self, inclusion: Inclusion) -> np.ndarray:
         """The smallest product of rho and x of each sender: 1 / max c_s pi_t."""
         graph = self._graph
         out = np.full(self._graph.senders.n, np.inf)
-        for c, index, rho in zip(graph.edges, graph.index, found.rho, strict=True):
+        for c, index, rho in zip(graph.edges, graph.index, inclusion.rho, strict=True):
             vertex_sample.smallest(
                 ptr=c.ptr,
                 index=index,
                 rho=rho,
-                by_edge=found.by_edge,
-                x=found.x[graph.receivers.at(c.kinds[1])],
+                by_edge=inclusion.by_edge,
+                x=inclusion.x[graph.receivers.at(c.kinds[1])],
                 out=out,
             )
         return graph.senders.agree(np.minimum, out)

@@ -123,9 +123,9 @@ class LaborSampler(VertexSampler):
     def _by_importance(self, frontier: Frontier, draws: Draws, fanout: int) -> Sample:
         edges = [c.listed() for c in frontier.candidates]
         graph = Bipartite(frontier, edges)
-        found = Importance(graph, degrees(frontier), fanout, self.values(frontier, edges)).solve(
-            -1 if self.star else self.iterations
-        )
+        inclusion = Importance(
+            graph, degrees(frontier), fanout, self.values(frontier, edges)
+        ).solve(-1 if self.star else self.iterations)
         r = drawn(draws, graph.ids)
         return Sample(
             [
@@ -133,9 +133,9 @@ class LaborSampler(VertexSampler):
                     c=c,
                     index=graph.index[b],
                     r=r,
-                    rho=found.rho[b],
-                    by_edge=found.by_edge,
-                    x=found.x[graph.receivers.at(c.kinds[1])],
+                    rho=inclusion.rho[b],
+                    by_edge=inclusion.by_edge,
+                    x=inclusion.x[graph.receivers.at(c.kinds[1])],
                 )
                 for b, c in enumerate(edges)
             ]

@@ -35,8 +35,8 @@ class LadiesSampler(LayerWiseSampler):
         rank = -np.log1p(-r) / p
         mine = slice(graph.senders.n_masters)
         lowest = np.lexsort((graph.ids[mine], rank[mine]))[: n + 1]
-        found = graph.senders.comm.all_gather((rank[lowest], graph.ids[lowest]))
-        ranks, ids = (np.concatenate(x) for x in zip(*found, strict=True))
+        of_workers = graph.senders.comm.all_gather((rank[lowest], graph.ids[lowest]))
+        ranks, ids = (np.concatenate(x) for x in zip(*of_workers, strict=True))
         order = np.lexsort((ids, ranks))
         if len(order) <= n:
             return np.ones(graph.senders.n)

@@ -74,5 +74,5 @@ class LayerWiseSampler(VertexSampler):
 
 def _sent_by(c: Chosen, weight: np.ndarray) -> Chosen:
     """Those of some edges that have a finite weight."""
-    kept = np.isfinite(weight)
-    return c.kept(kept.astype(np.int32))[0].weighted(weight[kept])
+    finite = np.isfinite(weight)
+    return c.kept(finite.astype(np.int32))[0].weighted(weight[finite])

@@ -73,30 +73,30 @@ class PerRelationSampler:
 
     def by_code(self) -> list[tuple[int, ...]]:
         """The fanouts of each relation, as ``fanouts``."""
-        found: dict[int, tuple[int, ...]] = {}
+        fanouts_of: dict[int, tuple[int, ...]] = {}
         for text in filter(None, self.of.split(";")):
             name, _, numbers = text.partition("=")
             code = relation_code(self.relation_names, name, f"sampler=per_relation: of={self.of}")
-            if code in found:
+            if code in fanouts_of:
                 raise ConfigError(
                     f"sampler=per_relation: of={self.of} names the relation {name} twice; drop one"
                     " of them"
                 )
-            found[code] = self._numbers(name, numbers)
-        return [found.get(code, self.fanouts) for code in range(len(self.relation_names))]
+            fanouts_of[code] = self._numbers(name, numbers)
+        return [fanouts_of.get(code, self.fanouts) for code in range(len(self.relation_names))]
 
     def _numbers(self, name: str, text: str) -> tuple[int, ...]:
         try:
-            found = tuple(map(int, text.split("/")))
+            numbers = tuple(map(int, text.split("/")))
         except ValueError:
-            found = ()
-        if len(found) not in (1, self.hops) or min(found) < -1:
+            numbers = ()
+        if len(numbers) not in (1, self.hops) or min(numbers) < -1:
             raise ConfigError(
                 f"sampler=per_relation: of={self.of}: {name} has {text or 'no number'!r}; expected"
                 f" {self.hops} number(s) from -1 with a slash between them, from the targets"
                 " outwards, or one for all hops"
             )
-        return found * self.hops if len(found) == 1 else found[::-1]
+        return numbers * self.hops if len(numbers) == 1 else numbers[::-1]
 
     def check(self, partition: Partition) -> None:
         """Check the mask.
@@ -115,23 +115,23 @@ class PerRelationSampler:
         """
         frontier = masked(frontier, self.mask)
         parts = [self._split(frontier, c) for c in frontier.candidates]
-        made = []
+        samples = []
         for code, fanouts in enumerate((*self.by_code(), (-1,) * self.hops)):
             own = replace(frontier, candidates=[part[code] for part in parts], complete=False)
             k = fanouts[hop]
             if k < 0:
-                made.append(Sample([c.listed() for c in own.candidates]))
+                samples.append(Sample([c.listed() for c in own.candidates]))
             elif k:
                 words = (step, hop, int(frontier.reverse), code)
                 draws = key(self.seed, Purpose.SAMPLE, *words)
-                made.append(
+                samples.append(
                     BottomK(
                         frontier=own, priority=EdgePriority(), key=draws, k=k, replace=self.replace
                     ).choose()
                 )
         return Sample(
             [
-                _joined(c, [sample.chosen[i] for sample in made])
+                _joined(c, [sample.chosen[i] for sample in samples])
                 for i, c in enumerate(frontier.candidates)
             ]
         )

@@ -330,8 +330,8 @@ def _squared_norms(partition: Partition) -> np.ndarray:
     norm = np.zeros(len(partition.gid), np.int64)
     np.add.at(norm, src, np.maximum(share, 1))
     plan, mirrors = partition.relations[EDGE].sources
-    found = {"": norm[: partition.n_masters]}
+    sums = {"": norm[: partition.n_masters]}
     Exchange(partition.halo_comm, plan).to_masters_add(
-        {"": norm[partition.n_masters + mirrors]}, found
+        {"": norm[partition.n_masters + mirrors]}, sums
     )
-    return found[""]
+    return sums[""]

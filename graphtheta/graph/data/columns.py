@@ -104,7 +104,7 @@ def described(columns: Columns, categories: Callable[[str], Sequence[str]]) -> s
         columns: The columns.
         categories: Texts that the codes of a column stand for.
     """
-    texts = {name: f" ({listed(found)})" for name in columns if (found := categories(name))}
+    texts = {name: f" ({listed(words)})" for name in columns if (words := categories(name))}
     return ", ".join(
         f"{name} {x.dtype}" + (f" [{x.shape[1]}]" if x.ndim == 2 else "") + texts.get(name, "")
         for name, x in columns.items()
@@ -133,22 +133,18 @@ def added_rows(columns: Columns, name: str, value: Any, n: int) -> np.ndarray:
         DataError: The value does not have the kind or the shape of the column.
     """
     old = columns[name]
-    given = np.asarray(value)
+    row = np.asarray(value)
     whole = old.dtype.kind == "i"
-    number = (
-        given.dtype.kind in "iub" and _fits(given, np.int64)
-        if whole
-        else given.dtype.kind in "iubf"
-    )
-    if not number or given.shape not in ((), old.shape[1:]):
+    number = row.dtype.kind in "iub" and _fits(row, np.int64) if whole else row.dtype.kind in "iubf"
+    if not number or row.shape not in ((), old.shape[1:]):
         wanted = ("an integer" if whole else "a number") + (
             f", or {old.shape[1]} of them" if old.ndim == 2 else ""
         )
         raise DataError(
             f"edge column {name!r}: the value of added edges is {value!r}; expected {wanted}"
         )
-    dtype = old.dtype if not whole or _fits(given, old.dtype) else np.int64
-    return np.broadcast_to(given, (n, *old.shape[1:])).astype(dtype)
+    dtype = old.dtype if not whole or _fits(row, old.dtype) else np.int64
+    return np.broadcast_to(row, (n, *old.shape[1:])).astype(dtype)
 
 
 def unit_of(graph: Any, group: str, name: str) -> str:

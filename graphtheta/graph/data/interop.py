@@ -142,8 +142,8 @@ def named(
     items: list[tuple[str, dict[str, Any]]], names: str | Sequence[str]
 ) -> dict[str, np.ndarray]:
     """Attributes by name."""
-    found = {name: column(items, name) for name in ([names] if isinstance(names, str) else names)}
-    return {name: value for name, value in found.items() if value is not None}
+    arrays = {name: column(items, name) for name in ([names] if isinstance(names, str) else names)}
+    return {name: value for name, value in arrays.items() if value is not None}
 
 
 def column(items: Iterable[tuple[str, dict[str, Any]]], name: str | None) -> np.ndarray | None:
@@ -193,10 +193,10 @@ def to_networkx(graph: GraphArrays) -> nx.MultiDiGraph:
     for field, rows in (("x", x), ("y", graph.y), *graph.node_columns.items()):
         if rows is not None:
             nx.set_node_attributes(g, dict(zip(names, rows.tolist(), strict=True)), field)
-    given = {
+    fields = {
         field: getattr(graph, field) for field in ("edge_attr", "edge_weight", "edge_y")
     } | dict(graph.edge_columns)
-    present = {field: rows for field, rows in given.items() if rows is not None}
+    present = {field: rows for field, rows in fields.items() if rows is not None}
     rows = (
         zip(*(rows.tolist() for rows in present.values()), strict=True)
         if present

@@ -51,11 +51,11 @@ class Scale(NamedTuple):
                 f"values cannot be standardised over the training sets of {rows.shape[1]} splits;"
                 " choose one with split_index=K"
             )
-        known = a if rows is None or not rows.any() else a[rows]
-        if not len(known):
+        used = a if rows is None or not rows.any() else a[rows]
+        if not len(used):
             return cls(np.zeros(a.shape[1]), np.ones(a.shape[1]))
-        mean = known.mean(axis=0, dtype=np.float64)
-        deviation = known.std(axis=0, dtype=np.float64)
+        mean = used.mean(axis=0, dtype=np.float64)
+        deviation = used.std(axis=0, dtype=np.float64)
         return cls(mean, np.where(varying(mean, deviation), deviation, 0.0))
 
     @classmethod
@@ -79,14 +79,14 @@ class Scale(NamedTuple):
     @classmethod
     def of(cls, meta: dict[str, Any], field: str) -> Scale | None:
         """That of a graph's field; None if its values are as they were given."""
-        found = meta.get(SCALES[field])
+        numbers = meta.get(SCALES[field])
         return (
             None
-            if found is None
+            if numbers is None
             else cls(
-                np.array(found["mean"], np.float64),
-                np.array(found["deviation"], np.float64),
-                tuple(found.get("widths", ())),
+                np.array(numbers["mean"], np.float64),
+                np.array(numbers["deviation"], np.float64),
+                tuple(numbers.get("widths", ())),
             )
         )
 

@@ -249,7 +249,7 @@ def add_self_loops(
     # np.unique hashes, which takes several times as long
     have = np.sort(np.concatenate([np.zeros(0, np.int64), *loops]))
     nodes = Without(graph.n_nodes, have[np.append(True, have[1:] != have[:-1])[: len(have)]])
-    made = {
+    edge_columns = {
         name: _extended(
             graph,
             old,
@@ -258,11 +258,11 @@ def add_self_loops(
         )
         for name, old in graph.edge_columns.items()
     }
-    unknown = sorted(set(columns or ()) - set(made))
+    unknown = sorted(set(columns or ()) - set(edge_columns))
     if unknown:
         raise DataError(
             f"with_self_loops: columns names {unknown[0]!r}, but the graph has no such edge column;"
-            f" it has {', '.join(made) or 'none'}"
+            f" it has {', '.join(edge_columns) or 'none'}"
         )
     if not len(nodes):
         return graph
@@ -273,8 +273,10 @@ def add_self_loops(
     }
     src, dst = (_extended(graph, end, nodes, lambda added: added) for end in (graph.src, graph.dst))
     if graph.in_files:
-        return graph.derived(src=src, dst=dst, edge_columns=MappingProxyType(made), **fields)
-    return graph.replace(edge_index=(src, dst), edge_columns=made, **fields)
+        return graph.derived(
+            src=src, dst=dst, edge_columns=MappingProxyType(edge_columns), **fields
+        )
+    return graph.replace(edge_index=(src, dst), edge_columns=edge_columns, **fields)
 
 
 def _extended(graph: GraphArrays, old: Any, nodes: LazyArray, rows: Read) -> Any:
@@ -338,9 +340,9 @@ def mean_of_in_edges(graph: GraphArrays, values: np.ndarray, nodes: np.ndarray) 
         dst = graph.dst[a : a + CHUNK]
         rows = values[a : a + CHUNK]
         at = np.minimum(np.searchsorted(nodes, dst), len(nodes) - 1)
-        known = np.flatnonzero(nodes[at] == dst)
-        at = at[known]
-        rows = rows[known].reshape(len(known), width)
+        into = np.flatnonzero(nodes[at] == dst)
+        at = at[into]
+        rows = rows[into].reshape(len(into), width)
         count += np.bincount(at, minlength=len(nodes))
         for j in range(width):
             # one edge after another, so that the sum does not depend on the chunks
@@ -445,7 +447,7 @@ def row_normalise(graph: G) -> G:
         return graph.replace(x=_quotient(x, total[:, None]))
     if isinstance(x, TypedRows):
         return graph.replace(
-            x=x.mapped([_quotient(block, total[own, None]) for block, _, own in x.types()])
+            x=x.mapped([_quotient(block, total[at, None]) for block, _, at in x.types()])
         )
     out = x.copy()
     out.data = _quotient(x.data, np.repeat(total, np.diff(x.indptr)))

@@ -266,7 +266,7 @@ def load(
         ShapeError, DataError: Its arrays do not make a graph.
     """
     name, options = parse(name_or_path, options)
-    given = [k for k in ("train_per_class", "val_per_class") if options.get(k)]
+    sizes = [k for k in ("train_per_class", "val_per_class") if options.get(k)]
     per_class = class_counts(name, options)
     common = {
         "symmetric": symmetric,
@@ -283,10 +283,10 @@ def load(
     if entry is None:
         graph = read_path(name, data_dir, options)
         entry = FILE
-        own = graph.train is not None or graph.edge_train is not None
+        has_split = graph.train is not None or graph.edge_train is not None
         usual = (
             "public"
-            if own
+            if has_split
             else "fraction"
             if graph.y is not None and chosen is not None
             else "none"
@@ -297,9 +297,9 @@ def load(
     choices = {k: entry.common.get(k) if v in (None, "auto") else v for k, v in common.items()}
     graph = prepare(graph, choices)
     split = usual if split == "auto" else split
-    if given and split != "random":
+    if sizes and split != "random":
         raise ConfigError(
-            f"{name}: {given[0]} has no meaning with the split '{split}'; choose split='random'"
+            f"{name}: {sizes[0]} has no meaning with the split '{split}'; choose split='random'"
             " (--split random)"
         )
     if split_index and split != "public":
@@ -442,10 +442,10 @@ def parse(
 def convert(name: str, key: str, value: Any, kind: type) -> Any:
     """An option's value in its type."""
     if kind is bool:
-        given = flag(key, value)
-        if given is None:
+        choice = flag(key, value)
+        if choice is None:
             raise ConfigError(f"{name}: {key} must be yes or no, got {value!r}")
-        return given
+        return choice
     try:
         if kind is int and isinstance(value, (float, bool)):
             raise ValueError
@@ -455,11 +455,11 @@ def convert(name: str, key: str, value: Any, kind: type) -> Any:
         raise ConfigError(f"{name}: {key} must be {words[kind]}, got {value!r}") from None
 
 
-def check_options(name: str, given: Iterable[str], known: dict[str, type]) -> None:
+def check_options(name: str, options: Iterable[str], kinds: dict[str, type]) -> None:
     """All options are known."""
-    for option in given:
-        if option not in known:
-            has = f"it has {', '.join(known)}" if known else "it has no options"
+    for option in options:
+        if option not in kinds:
+            has = f"it has {', '.join(kinds)}" if kinds else "it has no options"
             raise ConfigError(f"{name} has no option '{option}'; {has}")
 
 

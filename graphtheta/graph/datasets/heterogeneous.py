@@ -55,7 +55,7 @@ def heterogeneous(path: Path, labels: int = 0, inverse: bool = True) -> Graph:
             for t in triples.values()
             if (name := "edge_attr__" + "__".join(t)) in file
         }
-        known = _labels(
+        labelling = _labels(
             file=file, target=meta.get("target"), counts=counts, labels=labels, path=path
         )
     graph = Graph(
@@ -69,7 +69,7 @@ def heterogeneous(path: Path, labels: int = 0, inverse: bool = True) -> Graph:
         name=path.stem,
         meta=meta,
         where=str(path),
-        **known,
+        **labelling,
     )
     return graph.with_inverse_relations() if inverse else graph
 

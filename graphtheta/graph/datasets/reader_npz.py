@@ -137,12 +137,12 @@ class ArrayFile:
             )
         try:
             with self._zip.open(member) as stream:
-                found = read_array(
+                array = read_array(
                     stream=stream, size=member.file_size, at=at, kinds=kinds, ndim=ndim
                 )
             # nobody else has it, so that a graph need not copy it
-            found.flags.writeable = False
-            return found
+            array.flags.writeable = False
+            return array
         except FormatError:
             raise
         except UNREADABLE as error:

@@ -105,17 +105,17 @@ def read_edges(path: Path, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
         isinstance(neighbours, list) for _, neighbours in lists.items
     ):
         raise FormatError(f"{path}: expected a dictionary of lists of neighbours; {AGAIN}")
-    found = lists.items
-    degree = np.fromiter((len(neighbours) for _, neighbours in found), np.int64, len(found))
+    items = lists.items
+    degree = np.fromiter((len(neighbours) for _, neighbours in items), np.int64, len(items))
     # a hostile file can repeat one list many times; otherwise a neighbour takes at least one byte
     if degree.sum() > path.stat().st_size:
         raise FormatError(
             f"{path}: refused: {int(degree.sum())} neighbours are more than its bytes; {REMEDY}"
         )
     try:
-        src = np.repeat(np.fromiter((node for node, _ in found), np.int64, len(found)), degree)
+        src = np.repeat(np.fromiter((node for node, _ in items), np.int64, len(items)), degree)
         dst = np.fromiter(
-            (v for _, neighbours in found for v in neighbours), np.int64, int(degree.sum())
+            (v for _, neighbours in items for v in neighbours), np.int64, int(degree.sum())
         )
     except (TypeError, ValueError, OverflowError) as error:
         raise FormatError(
@@ -197,12 +197,12 @@ def read_planetoid(path: str | os.PathLike[str]) -> Graph:
 
     folder, name = find_name(Path(path))
     file = {part: folder / f"ind.{name}.{part}" for part in (*PICKLED, "test.index")}
-    known = read_matrix(file["allx"])
+    seen = read_matrix(file["allx"])
     unseen = read_matrix(file["tx"])
-    n_all, n_test = known.shape[0], unseen.shape[0]
-    if known.shape[1] != unseen.shape[1]:
+    n_all, n_test = seen.shape[0], unseen.shape[0]
+    if seen.shape[1] != unseen.shape[1]:
         raise FormatError(
-            f"{file['tx']}: {unseen.shape[1]} features, but allx has {known.shape[1]}; {AGAIN}"
+            f"{file['tx']}: {unseen.shape[1]} features, but allx has {seen.shape[1]}; {AGAIN}"
         )
     labels = [read_labels(file["ally"], n_all), read_labels(file["ty"], n_test)]
     n_train = read_matrix(file["x"]).shape[0]
@@ -220,7 +220,7 @@ def read_planetoid(path: str | os.PathLike[str]) -> Graph:
     scatter = sp.csr_array(
         (np.ones(len(to), np.float32), (to, np.arange(len(to)))), shape=(n, len(to))
     )
-    x = scatter @ sp.vstack((known, unseen), format="csr").astype(np.float32)
+    x = scatter @ sp.vstack((seen, unseen), format="csr").astype(np.float32)
     one_hot = np.concatenate(labels)
     y = np.full(n, -1, np.int64)
     y[to] = np.where(one_hot.any(axis=1), one_hot.argmax(axis=1), -1)

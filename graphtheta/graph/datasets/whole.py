@@ -113,9 +113,9 @@ def one_hot_rows(values: np.ndarray) -> Any:
     codes = np.empty((n, width), np.int32)
     first = 0
     for i in range(width):
-        found, codes[:, i] = np.unique(values[:, i], return_inverse=True)
+        different, codes[:, i] = np.unique(values[:, i], return_inverse=True)
         codes[:, i] += first
-        first += len(found)
+        first += len(different)
     return sp.csr_array(
         (np.ones(codes.size, np.float32), codes.ravel(), np.arange(n + 1) * width), shape=(n, first)
     )

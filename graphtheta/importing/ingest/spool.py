@@ -95,16 +95,16 @@ def begins(comm: Comm, at: list[tuple[int, int]], counts: Any) -> tuple[list[int
 
     Collective: all ranks of comm.
     """
-    own = np.array([(*where, n) for where, n in zip(at, counts, strict=True)], np.int64).reshape(
-        -1, 3
-    )
-    parts = comm.all_gather(own)
+    positions = np.array(
+        [(*where, n) for where, n in zip(at, counts, strict=True)], np.int64
+    ).reshape(-1, 3)
+    parts = comm.all_gather(positions)
     every = np.concatenate(parts)
     order = np.lexsort((every[:, 1], every[:, 0]))
     ends = np.empty(len(every), np.int64)
     ends[order] = np.cumsum(every[order, 2])
     first = sum(map(len, parts[: comm.rank]))
-    mine = slice(first, first + len(own))
+    mine = slice(first, first + len(positions))
     return (ends[mine] - every[mine, 2]).tolist(), int(every[:, 2].sum())
 
 

@@ -162,8 +162,8 @@ class ReadTable:
         once more.
         """
         self.fields = self._fresh
-        for table, kept in blocks:
-            rows = table.filter(pa.array(kept))
+        for table, stay in blocks:
+            rows = table.filter(pa.array(stay))
             for field in self.fields if rows.num_rows else ():
                 field.observe(rows)
 

@@ -180,11 +180,11 @@ class _Subject:
         # a dry run may leave state in the model, so it gets a copy of its own, and outside of it
         fitting = trial.fitting(trial.copied(layer), d_in, d_edge, samples, loops)
         outside.restore()
-        found = fitting.probe
+        dry_run = fitting.probe
         with backend_scope("fused"):
             slow = dict.fromkeys(
                 fallback_text(step.layer, reason)
-                for step in found.supersteps
+                for step in dry_run.supersteps
                 if step.program is not None
                 for reason in fallbacks(step.program)
             )
@@ -197,9 +197,9 @@ class _Subject:
             case=fitting.case,
             other=fitting.other,
             outside=outside,
-            layers=found.layers,
-            in_order=any(step.opened and step.opened.ordered for step in found.supersteps),
-            unread=found.unread,
+            layers=dry_run.layers,
+            in_order=any(step.opened and step.opened.ordered for step in dry_run.supersteps),
+            unread=dry_run.unread,
             notes=list(slow),
         )
 
@@ -300,10 +300,10 @@ class _Subject:
             self.outside.restore()
             used = self.copy()
             self.run(used, training=training)
-            found = self._outcome(used, self.other, training)
+            outcome = self._outcome(used, self.other, training)
             changed = self._changed(used, *self.outside.changed())
             self.outside.restore()
-            if isinstance(found, Exception) or trial.furthest(expected, found)[0] > SAME:
+            if isinstance(outcome, Exception) or trial.furthest(expected, outcome)[0] > SAME:
                 self.fail(
                     "after a pass over one graph, it computes other values on a second graph than "
                     f"a new layer does there{changed}: the layer stores something of the first "
@@ -319,15 +319,15 @@ class _Subject:
 
     def _changed(self, used: Model, *outside: str) -> str:
         """What a run of the model has changed, in words: its attributes, and variables outside."""
-        found = [*outside]
-        found += [
+        names = [*outside]
+        names += [
             f"self.{name}"
             for before, after in zip(self.model.modules(), used.modules(), strict=False)
             for name in vars(after)
             if not alike(vars(before).get(name), vars(after)[name])
             and not isinstance(vars(after)[name], Module)
         ]
-        return f", and {', '.join(found[:3])} changed" if found else ""
+        return f", and {', '.join(names[:3])} changed" if names else ""
 
     def check_trained(self) -> None:
         """Every parameter that is trained has a gradient above rounding errors at one point at
@@ -342,12 +342,14 @@ class _Subject:
         for point in range(POINTS):
             model = self.copy()
             trial.move_parameters(model, point, 0.3)
-            found = self.run(model, training=True)
+            numbers = self.run(model, training=True)
             largest = max(
-                float(np.max(np.abs(g), initial=0)) for name, g in found.items() if name != "values"
+                float(np.max(np.abs(g), initial=0))
+                for name, g in numbers.items()
+                if name != "values"
             )
             sizes = {
-                name: float(np.max(np.abs(found[f"gradient of {name}"]), initial=0))
+                name: float(np.max(np.abs(numbers[f"gradient of {name}"]), initial=0))
                 for name in left
             }
             left = {
@@ -477,8 +479,8 @@ def _changes(*models: Model) -> Iterator[tuple[str, Any]]:
             trial.move_parameters(model, POINTS)
 
     yield "its parameters", parameters
-    for found in zip(*(list(model.modules()) for model in models), strict=True):
-        for name, old in list(vars(found[0]).items()):
+    for copies in zip(*(list(model.modules()) for model in models), strict=True):
+        for name, old in list(vars(copies[0]).items()):
             if not isinstance(old, (bool, int, float)):
                 continue
             new = (
@@ -489,7 +491,7 @@ def _changes(*models: Model) -> Iterator[tuple[str, Any]]:
                 else 0.5 * old + 0.125
             )
 
-            def put(value: Any, name: str = name, modules: tuple[Module, ...] = found) -> None:
+            def put(value: Any, name: str = name, modules: tuple[Module, ...] = copies) -> None:
                 for module in modules:
                     # also of a layer that refuses assignments
                     vars(module)[name] = value

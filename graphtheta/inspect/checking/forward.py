@@ -67,12 +67,13 @@ def gradients(
                 " outputs by functions of gt"
             )
         size = values.value.size if values.space is not None else 1
-        found = tape.backward(values, np.full(values.shape, 1 / size))
+        by_variable = tape.backward(values, np.full(values.shape, 1 / size))
         # the pass is an experiment: running statistics stay as they are
         tape.changes = []
-    made = {p.name: found.of(p) for p in parameters}
+    by_parameter = {p.name: by_variable.of(p) for p in parameters}
     return float(values.value.sum() / size), {
-        p.name: np.zeros_like(p.value) if made[p.name] is None else made[p.name] for p in parameters
+        p.name: np.zeros_like(p.value) if by_parameter[p.name] is None else by_parameter[p.name]
+        for p in parameters
     }
 
 
@@ -81,13 +82,13 @@ def _passed(model: Model, graph: Graph, tape: Tape) -> tuple[Var, list[Any]]:
     parameters = model.parameters()
     dtype = parameters[0].dtype if parameters else np.dtype(np.float32)
     partition = build_partition(graph, SerialComm(), dtype=dtype)
-    found = probe(model, partition)
-    if found.per_edge:
+    dry_run = probe(model, partition)
+    if dry_run.per_edge:
         raise ConfigError(
             f"{type(model).__name__} returns values of edges or links; use"
             " gt.Trainer(...).predict() for those"
         )
-    view = whole(partition, found.layers)
+    view = whole(partition, dry_run.layers)
     with np.errstate(**QUIET):
         if tape.record:
             return _in_order(model(view), partition.masters, tape), parameters
@@ -100,6 +101,6 @@ def _passed(model: Model, graph: Graph, tape: Tape) -> tuple[Var, list[Any]]:
 def _in_order(out: Var, ids: np.ndarray, tape: Tape) -> Var:
     """Rows of nodes in the order of their numbers; a partition has an order of its own."""
     number = np.argsort(ids)
-    made = Var(out.value[number], RowSpace(ids[number]))
-    tape.add("in_order", [out], [made], lambda gs: [gs[0][ids]])
-    return made
+    ordered = Var(out.value[number], RowSpace(ids[number]))
+    tape.add("in_order", [out], [ordered], lambda gs: [gs[0][ids]])
+    return ordered

@@ -137,9 +137,10 @@ def _slope(value: Callable[[], float], x: Any, v: np.ndarray, eps: float) -> flo
 
 
 def _compare(what: str, g: Any, v: np.ndarray, slope: float, tol: float) -> None:
-    found = 0.0 if g is None else float(np.vdot(g, v))
-    if not abs(found - slope) <= tol * max(1.0, abs(slope)):
+    derivative = 0.0 if g is None else float(np.vdot(g, v))
+    if not abs(derivative - slope) <= tol * max(1.0, abs(slope)):
         raise CheckError(
-            f"the gradient of {what} is wrong: in a random direction its rule gives {found:.9g},"
-            f" differences give {slope:.9g}" + (" (no gradient was computed)" if g is None else "")
+            f"the gradient of {what} is wrong: in a random direction its rule gives"
+            f" {derivative:.9g}, differences give {slope:.9g}"
+            + (" (no gradient was computed)" if g is None else "")
         )

@@ -77,10 +77,10 @@ class Outside:
         ):
             return
         self._searched.add(id(x))
-        made = [_attributes(x)]
+        places = [_attributes(x)]
         if isinstance(x, FunctionType):
-            made += [_globals(x), _closure(x)]
-        for variables in made:
+            places += [_globals(x), _closure(x)]
+        for variables in places:
             self._spaces.append(_Space(variables, self._files))
             for value in variables.read().values():
                 self._search(value)
@@ -91,8 +91,8 @@ def _parts(model: Model) -> Iterator[Any]:
     """The modules of a model, and the aggregators that its layers name."""
     for module in model.modules():
         yield module
-        given = module.sum if isinstance(module, Layer) else ()
-        several = list(given.values()) if isinstance(given, dict) else given
+        aggregators = module.sum if isinstance(module, Layer) else ()
+        several = list(aggregators.values()) if isinstance(aggregators, dict) else aggregators
         for x in several if isinstance(several, (list, tuple)) else [several]:
             # a run refuses what is none
             yield AGGREGATORS.get(x) if isinstance(x, str) else x
@@ -142,13 +142,13 @@ def _attributes(x: Any) -> _Variables:
 
 def _globals(function: FunctionType) -> _Variables:
     """The global variables that a function reads or assigns."""
-    known = function.__globals__
+    variables = function.__globals__
     names = sorted(global_names(function.__code__))
 
     def read() -> dict[str, Any]:
-        return {name: known[name] for name in names if name in known}
+        return {name: variables[name] for name in names if name in variables}
 
-    return _Variables("the global ", read, known.__setitem__, known.__delitem__)
+    return _Variables("the global ", read, variables.__setitem__, variables.__delitem__)
 
 
 def _closure(function: FunctionType) -> _Variables:

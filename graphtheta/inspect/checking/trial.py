@@ -78,9 +78,11 @@ class Case:
         """
         looped = with_loops(self.graph, loops, model)
         # also float64
-        kept = self.attr if looped.info.edges is None else self.attr[looped.info.edges]
+        stored = self.attr if looped.info.edges is None else self.attr[looped.info.edges]
         added = mean_of_in_edges(self.graph, self.attr, looped.graph.dst[looped.info.n_edges :])
-        return replace(self, graph=looped.graph, attr=np.concatenate((kept, added))), looped.unknown
+        return replace(
+            self, graph=looped.graph, attr=np.concatenate((stored, added))
+        ), looped.unknown
 
 
 class _SingleLayer(Model):
@@ -122,14 +124,14 @@ def sample(columns: Mapping[str, Any] | None, kind: str) -> dict[str, np.ndarray
     Raises:
         DataError: One has no rows.
     """
-    found = {name: np.asarray(rows) for name, rows in (columns or {}).items()}
-    for name, rows in found.items():
+    arrays = {name: np.asarray(rows) for name, rows in (columns or {}).items()}
+    for name, rows in arrays.items():
         if not rows.ndim or not len(rows):
             raise DataError(
                 f"{kind}_columns[{name!r}] has no rows to draw from; give an array of the values it"
                 " may have, such as range(4)"
             )
-    return found
+    return arrays
 
 
 @dataclass(frozen=True)
@@ -167,9 +169,9 @@ def fitting(
                 case, unknown = _case(a, b, samples, draw=0).with_loops(loops, model)
                 other, _ = _case(a, b, samples, draw=1).with_loops(loops, model)
                 partition = build_partition(case.graph, SerialComm(), dtype=dtype)
-                found = probe(model, partition)
+                dry_run = probe(model, partition)
                 check_loops(model, partition, unknown)
-                return Fitting(case, other, found)
+                return Fitting(case, other, dry_run)
             except (ShapeError, UserFunctionError) as error:
                 reasons.setdefault(str(error), error)
     first = next(iter(reasons.values()))
@@ -249,7 +251,7 @@ def run(
         total = GradientSum(comm, parameters)
         targets = rows_of[: out.shape[0]]
         gradients = tape.backward(out, weights(targets, out.shape), final=total.add)
-    found: Numbers = {}
+    numbers: Numbers = {}
     for name, ids, like, rows in (
         ("values", targets, None, out.value),
         ("gradient of x", rows_of, case.x, gradients.of(x)),
@@ -258,8 +260,8 @@ def run(
         everywhere = np.zeros((N_NODES, *out.shape[1:])) if like is None else np.zeros_like(like)
         if rows is not None:
             everywhere[ids] = rows
-        found[name] = comm.all_sum(everywhere)
-    return found | {
+        numbers[name] = comm.all_sum(everywhere)
+    return numbers | {
         f"gradient of {p.name}": g for p, g in zip(parameters, total.finish(gradients), strict=True)
     }
 

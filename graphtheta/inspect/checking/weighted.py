@@ -68,14 +68,14 @@ def repeating(model: Model) -> Iterator[tuple[str, str, Model]]:
         if isinstance(layer, (Layer, Pooling))
     ]
     for path, layer in layers:
-        known = aggregators(layer.sum)
-        for name, aggregator in known.items():
+        by_name = aggregators(layer.sum)
+        for name, aggregator in by_name.items():
             if isinstance(aggregator, Aggregator) and aggregator.weighted:
                 other = deepcopy(model)
                 changed: Any = dict(other.named_modules())[path]
                 repeated = _Repeated(aggregator)
                 # also of a layer that refuses assignments
-                vars(changed)["sum"] = {**known, name: repeated} if name else repeated
+                vars(changed)["sum"] = {**by_name, name: repeated} if name else repeated
                 yield type(layer).__name__, type(aggregator).__name__, other
 
 

@@ -39,7 +39,7 @@ def largest_bound(
         works: The views.
     """
     parts = partition_bytes(held, placement)
-    found = [
+    bounds = [
         _bound(
             job=job,
             held=held,
@@ -51,7 +51,7 @@ def largest_bound(
         for work in works
         for rank in range(placement.size)
     ]
-    return max(found, key=lambda bound: bound.total)
+    return max(bounds, key=lambda bound: bound.total)
 
 
 def partition_bytes(held: Skeleton, placement: Placement) -> np.ndarray:
@@ -64,14 +64,14 @@ def partition_bytes(held: Skeleton, placement: Placement) -> np.ndarray:
     topology = ID_BYTES + sum(x.itemsize for x in (core.in_src, core.out_dst, core.out_edge))
     # four blocks have one bound more than rows, at each of both ends
     bounds = (masters + placement.mirrors) * (ID_BYTES + BOUND_BYTES) + 8 * ID_BYTES
-    found: np.ndarray = (
+    n_bytes: np.ndarray = (
         p.directory.nbytes
         + bounds
         + ID_BYTES * placement.planned
         + edges * (topology + edge)
         + masters * node
     )
-    return found
+    return n_bytes
 
 
 def _column_bytes(held: Skeleton) -> tuple[float, float]:
@@ -110,13 +110,13 @@ def _bound(
             job=job,
             partition_bytes=partition,
             extent=extent,
-            found=found,
+            found=dry_run,
             rank=rank,
             size=placement.size,
             scored=scored,
             gradients=GRADIENTS,
         )
-        for found in (work.found, stored)
+        for dry_run in (work.found, stored)
     )
     bound = replace(bound, views=bound.views if work.searched else 0, values=values.values)
     with backend_scope(job.backend):
@@ -130,14 +130,15 @@ def _stored_width(held: Skeleton, work: ViewWork) -> int:
     # values of width 1, such as factors by degree, do not end a run of elementwise operations
     wide = [o for o in work.found.operations if prod(o.outputs[0]) > 1]
     # of such a run only the result is stored
-    kept = [
+    results = [
         o
         for o, then in pairwise([*wide, None])
         if o is not None and (then is None or not (_fuses(o) and _fuses(then)))
     ]
-    features = list(takewhile(lambda o: not is_product(o), kept))
+    features = list(takewhile(lambda o: not is_product(o), results))
     before, after = (
-        sum(prod(y) for o in each for y in o.outputs) for each in (features, kept[len(features) :])
+        sum(prod(y) for o in each for y in o.outputs)
+        for each in (features, results[len(features) :])
     )
     copied = (
         held.feature_bytes / np.dtype(held.job.dtype).itemsize
@@ -154,11 +155,11 @@ def _fuses(o: Operation) -> bool:
     return primitive is not None and (primitive.scalar is not None or bool(primitive.traits.lazy))
 
 
-def _in_chunks(found: Probe) -> bool:
+def _in_chunks(dry_run: Probe) -> bool:
     """Whether a phase runs on the reference back end, which stores values of a chunk of edges."""
     return not all(
         usable(phase)
-        for step in found.supersteps
+        for step in dry_run.supersteps
         if step.program is not None
         for phase in step.program.phases
     )

@@ -97,14 +97,14 @@ class Machine:
         reading, other = self.together if workers > 1 else (1.0, 1.0)
         speed[:] *= other
         speed[MEMORY] *= reading / other
-        found: np.ndarray = _on_threads(
+        seconds: np.ndarray = _on_threads(
             load=load,
             unit=speed,
             threads=threads,
             wake=self.wake,
             crowded=max(self.crowded / reading, 1.0),
         ) * max(1.0, workers / self.cores)
-        return found
+        return seconds
 
     def transfer(
         self,
@@ -133,10 +133,10 @@ class Machine:
             if counted
             else (self.message, self.collective, self.byte, most - moves)
         )
-        found = float(sent.max()) * byte + moves * (start + self.latency) + posted * POST
+        seconds = float(sent.max()) * byte + moves * (start + self.latency) + posted * POST
         # in each round of a collective workers wait for others
-        found += collectives * (each + (len(messages) - 1).bit_length() * self.latency)
-        return found * max(1.0, workers / self.cores)
+        seconds += collectives * (each + (len(messages) - 1).bit_length() * self.latency)
+        return seconds * max(1.0, workers / self.cores)
 
 
 def machine(again: bool = False) -> Machine:
@@ -145,12 +145,12 @@ def machine(again: bool = False) -> Machine:
     Args:
         again: Measure it anew.
     """
-    found = None if again else known()
-    if found is None:
-        found = measured()
+    speed = None if again else known()
+    if speed is None:
+        speed = measured()
         with suppress(OSError):
-            write(found, _stored())
-    return found
+            write(speed, _stored())
+    return speed
 
 
 def known() -> Machine | None:
@@ -164,17 +164,17 @@ def _stored() -> Path:
     return cache_folder() / f"machine-{len(available_cores())}-{VERSION}.json"
 
 
-def write(found: Machine, path: Path) -> None:
+def write(speed: Machine, path: Path) -> None:
     """Write the speed of a machine to a file."""
     with atomic_file(path) as f:
-        f.write((to_json(asdict(found), indent=1) + "\n").encode())
+        f.write((to_json(asdict(speed), indent=1) + "\n").encode())
 
 
 def read(path: Path) -> Machine:
     """The speed of a machine from a file."""
-    held = json.loads(read_regular(path, 1 << 20))
+    record = json.loads(read_regular(path, 1 << 20))
     return Machine(
-        **{**held, **{name: tuple(map(float, held[name])) for name in ("seconds", "together")}}
+        **{**record, **{name: tuple(map(float, record[name])) for name in ("seconds", "together")}}
     )
 
 
@@ -197,14 +197,14 @@ def measured() -> Machine:
     # relative errors, so that short steps count as much as long ones
     scaled = work / seconds[:, None]
     size = np.maximum(scaled.max(axis=0), np.finfo(float).tiny)
-    found = nnls(scaled / size, np.ones(len(seconds)))[0] / size
-    error = float(np.abs(scaled @ found - 1).max())
-    wake, crowded = _threads(loads, steps, found, threads)
+    units = nnls(scaled / size, np.ones(len(seconds)))[0] / size
+    error = float(np.abs(scaled @ units - 1).max())
+    wake, crowded = _threads(loads, steps, units, threads)
     pair = messages.measured() or GUESS
-    reading = work[list(samples.TOGETHER)] * found
+    reading = work[list(samples.TOGETHER)] * units
     together = shared(reading[:, MEMORY].sum(axis=1) / reading.sum(axis=1), np.array(pair.ratios))
     return Machine(
-        seconds=tuple(found.tolist()),
+        seconds=tuple(units.tolist()),
         crowded=crowded,
         wake=wake,
         together=together,
@@ -251,8 +251,8 @@ def _on_threads(
     # threads that wake up later share what is left
     left = np.where(several > 1, np.maximum(one - wake, 0), 0)
     slower = 1 + (crowded - 1) * reading / np.maximum(one, np.finfo(float).tiny)
-    found: np.ndarray = (one - left + left * slower / several) @ load.kernels
-    return found
+    seconds: np.ndarray = (one - left + left * slower / several) @ load.kernels
+    return seconds
 
 
 def _threads(
@@ -276,20 +276,20 @@ def _threads(
     ]
 
     def error(wake: float, crowded: float) -> float:
-        found = [
+        predicted = [
             _on_threads(load=load, unit=its, threads=threads, wake=wake, crowded=crowded)[0]
             for load, its in zip(loads, units, strict=True)
         ]
-        return float(np.square(found / steps[:, 1] - 1).sum())
+        return float(np.square(predicted / steps[:, 1] - 1).sum())
 
     wake, crowded = min(product(WAKES.tolist(), CROWDED.tolist()), key=lambda pair: error(*pair))
     return wake, crowded
 
 
 def _load(job: Job, graph: Graph) -> Load:
-    held = skeleton(job, graph)
-    whole = Placement.of(held.graph, 1, job.partitioner, job.masters, job.seed)
-    return work_of(held, held.strategy(job).batch(0, 0), whole).load
+    prepared = skeleton(job, graph)
+    whole = Placement.of(prepared.graph, 1, job.partitioner, job.masters, job.seed)
+    return work_of(prepared, prepared.strategy(job).batch(0, 0), whole).load
 
 
 def _seconds(trainer: Trainer, threads: int) -> tuple[float, float]:
@@ -297,7 +297,7 @@ def _seconds(trainer: Trainer, threads: int) -> tuple[float, float]:
     the processor on one thread, and of the clock on all."""
     from graphtheta.ops.parallel import pool
 
-    found = []
+    shortest = []
     for n, clock in ((1, process_time), (threads, perf_counter)):
         pool.set_threads(n)
         times = []
@@ -306,5 +306,5 @@ def _seconds(trainer: Trainer, threads: int) -> tuple[float, float]:
             began = clock()
             trainer.training.update(view)
             times.append(clock() - began)
-        found.append(min(times[WARM:]))
-    return found[0], found[1]
+        shortest.append(min(times[WARM:]))
+    return shortest[0], shortest[1]

@@ -99,11 +99,11 @@ def measured() -> Pair | None:
         done = run([str(find_mpiexec()), "-n", "2", sys.executable, "-m", __name__], PATIENCE)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = [line for line in done.stdout.splitlines() if line.startswith(BEGIN)]
-    if not found:
+    lines = [line for line in done.stdout.splitlines() if line.startswith(BEGIN)]
+    if not lines:
         return None
-    held = json.loads(found[0][len(BEGIN) :])
-    return Pair(**{**held, "ratios": tuple(held["ratios"])})
+    record = json.loads(lines[0][len(BEGIN) :])
+    return Pair(**{**record, "ratios": tuple(record["ratios"])})
 
 
 def message_seconds(talks: list[Talk], byte: float, collective: float) -> float:
@@ -292,9 +292,9 @@ def main() -> int:
     from graphtheta.engine.runtime.start import start
 
     comm = start()
-    found = program(comm)
+    pair = program(comm)
     if comm.rank == 0:
-        say(BEGIN + to_json(asdict(found)))
+        say(BEGIN + to_json(asdict(pair)))
     return 0
 
 

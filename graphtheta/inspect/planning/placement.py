@@ -115,9 +115,9 @@ class Placement(Placed):
             raise PartitionError(
                 f"the graph has {graph.n_nodes} nodes; plan at most {graph.n_nodes} workers"
             )
-        made = cls(graph, size)
-        made.place(*assign(GraphEdges(graph), OneOf(size), partitioner, masters, seed))
-        return made
+        placement = cls(graph, size)
+        placement.place(*assign(GraphEdges(graph), OneOf(size), partitioner, masters, seed))
+        return placement
 
     def share(self, view: GraphView, level: Level) -> Share:
         """A level of a view on one worker, divided among the workers."""
@@ -168,9 +168,9 @@ class Placement(Placed):
         worker = self.owners[pairs.src] if pairs.stored is None else self.workers[pairs.gid]
         for end in (pairs.src, pairs.dst):
             mark_copies(end, worker, copies)
-        found = self.read(copies)
+        read = self.read(copies)
         # the values of pairs are not summed
-        return np.bincount(worker, minlength=self.size), [Ends(found, found, 0 * found)]
+        return np.bincount(worker, minlength=self.size), [Ends(read, read, 0 * read)]
 
 
 def moved(traffic: Traffic, again: bool, share: Share) -> tuple[np.ndarray, np.ndarray]:
@@ -183,14 +183,14 @@ def moved(traffic: Traffic, again: bool, share: Share) -> tuple[np.ndarray, np.n
     """
     back = traffic.learned and not again
     # a message for each pair of workers, where there are rows to send
-    found = []
+    sums = []
     for widths, ends in (
         (traffic.widths, share.ends),
         (traffic.widths.messages, [e.pairs for e in share.ends]),
     ):
         both = [e.moved(widths) for e in ends]
-        found.append(np.sum([forward + back * backward for forward, backward in both], axis=0))
-    return found[0], found[1]
+        sums.append(np.sum([forward + back * backward for forward, backward in both], axis=0))
+    return sums[0], sums[1]
 
 
 def _chunks(p: Pass) -> Iterator[np.ndarray]:

@@ -306,7 +306,7 @@ class _Way:
         )
         views = self.sampled.steps if ahead else self.views
         fewer = min(size, self.rehearsed or size)
-        found = rehearse(
+        rehearsal = rehearse(
             held=self.held,
             job=job,
             pair=self.pair,
@@ -317,19 +317,21 @@ class _Way:
             warm=self.warm,
         )
         if fewer == size:
-            return found
+            return rehearsal
         alone = job.mode == "independent"
         steps = self.sampled.steps
         groups = (
-            _groups(job, steps, size) / steps / (_groups(job, found.views, fewer) / found.views)
+            _groups(job, steps, size)
+            / steps
+            / (_groups(job, rehearsal.views, fewer) / rehearsal.views)
             if alone
             else 1.0
         )
-        return found.on(
+        return rehearsal.on(
             size,
             self._growth(works, fewer, alone),
             groups,
-            0.0 if alone else self.sampled.seconds * found.views,
+            0.0 if alone else self.sampled.seconds * rehearsal.views,
         )
 
     def _growth(self, works: list[ViewWork], fewer: int, alone: bool) -> float:
@@ -382,7 +384,7 @@ def _loads(
         alone: Whether a worker computes a view alone.
         sent: Bytes and messages of each worker, [2, size].
     """
-    found = dict(zip(("bytes", "messages"), sent[:, None], strict=True))
+    figures = dict(zip(("bytes", "messages"), sent[:, None], strict=True))
     # of a model without layers
     none = np.zeros(sent.shape[1], np.int64)
     for name, each in (
@@ -390,6 +392,6 @@ def _loads(
         ("edges", [sum((share.edges for share in work.shares), none) for work in works]),
         ("flops", [work.load.parts[:, :, [PRODUCT, SPARSE]].sum(axis=(1, 2)) for work in works]),
     ):
-        held = np.array(each)
-        found[name] = held.sum(axis=1, keepdims=True) if alone else held
-    return {name: (float(x.max(axis=1).mean()), float(x.mean())) for name, x in found.items()}
+        counts = np.array(each)
+        figures[name] = counts.sum(axis=1, keepdims=True) if alone else counts
+    return {name: (float(x.max(axis=1).mean()), float(x.mean())) for name, x in figures.items()}

@@ -141,7 +141,7 @@ def rehearse(
     Raises:
         GraphThetaError: Job and graph do not fit together.
     """
-    found = np.array(
+    figures = np.array(
         run_simulated(
             size,
             _worker,
@@ -154,7 +154,7 @@ def rehearse(
             warm=warm,
         )
     )
-    made, sent, messages, collectives, seconds, n_bytes, hits, misses, macrobatch = found.T
+    made, sent, messages, collectives, seconds, n_bytes, hits, misses, macrobatch = figures.T
     return Rehearsal(
         views=int(made[0]),
         sent=sent.astype(np.int64),

@@ -71,18 +71,18 @@ TALKING: list[dict[str, Any]] = [
 @cache
 def graph(name: str) -> Graph:
     """One of ``GRAPHS``."""
-    made = load(GRAPHS[name])
+    result = load(GRAPHS[name])
     if name == "sparse":
         features = scipy.sparse.random(
-            made.n_nodes,
+            result.n_nodes,
             SPARSE_WIDTH,
             SPARSE_DENSITY,
             format="csr",
             dtype=np.float32,
             random_state=0,
         )
-        made = made.replace(x=scipy.sparse.csr_array(features))
-    return made
+        result = result.replace(x=scipy.sparse.csr_array(features))
+    return result
 
 
 def sample(number: int) -> tuple[Job, Graph]:

@@ -138,11 +138,11 @@ class Skeleton(Assembly):
         """A worker's part of the graph with blank columns, which count as rows in its memory."""
         like = self.partition.node
         n = partition.n_masters
-        found = {
+        columns = {
             name: (like.role(name), _blank(like.role(name), n, like.column(name), width * n))
             for name, width in self.blank.items()
         }
-        return replace(partition, node=partition.node.joined(ColumnStore(n, found)))
+        return replace(partition, node=partition.node.joined(ColumnStore(n, columns)))
 
     def strategy(self, job: Job) -> Strategy:
         """The strategy of a job that differs from this one in keys of the strategy only."""
@@ -236,13 +236,15 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
         GraphThetaError: Job, graph and model do not fit together.
     """
     _check_predictable(job)
-    held = graph.x
+    features = graph.x
     dtype = np.dtype(job.dtype)
     blank = (
-        {"x": int(np.prod(held.shape[1:])) * dtype.itemsize} if isinstance(held, np.ndarray) else {}
+        {"x": int(np.prod(features.shape[1:])) * dtype.itemsize}
+        if isinstance(features, np.ndarray)
+        else {}
     )
     prepared = prepare_job(
-        job, graph.replace(x=BlankColumn(held.shape, held.dtype)) if blank else graph, model
+        job, graph.replace(x=BlankColumn(features.shape, features.dtype)) if blank else graph, model
     )
     fresh = replace(prepared, kind=copy(prepared.kind))
     loading = peak_bytes()
@@ -253,8 +255,8 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
         sums = sums_of_a_pass(assembly.model, partition)
     # learned features and those beside them are read as dense rows
     density = (
-        held.nnz / max(int(np.prod(held.shape)), 1)
-        if is_sparse(held) and not job.embedding
+        features.nnz / max(int(np.prod(features.shape)), 1)
+        if is_sparse(features) and not job.embedding
         else 1.0
     )
     part = partition.nbytes()

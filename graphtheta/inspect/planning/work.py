@@ -140,40 +140,40 @@ def divided(
         nodes: Rows of the view by owner, [size].
         searched: Whether building the view lists its edges.
     """
-    found = skeleton.traced([share.counts for share in shares])
+    dry_run = skeleton.traced([share.counts for share in shares])
     summing = iter(shares)
     by_step = {}
-    for number, step in enumerate(found.supersteps):
+    for number, step in enumerate(dry_run.supersteps):
         if step.program is not None and step.made_by is not None:
             share = next(summing) if step.made_by.sum is not None else pairs
             assert share is not None
             by_step[number] = share
     sent = messages = np.zeros(len(nodes), np.int64)
-    for again, entries in ((False, found.traffic), (True, found.again)):
+    for again, entries in ((False, dry_run.traffic), (True, dry_run.again)):
         for entry in entries:
             part = moved(entry, again, by_step[entry.superstep])
             sent, messages = sent + part[0], messages + part[1]
-    loads = _loads(skeleton, found, by_step, nodes)
+    loads = _loads(skeleton, dry_run, by_step, nodes)
     for share in {id(share): share for share in shares}.values() if searched else ():
         loads.add({LISTED: share.edges, LEVELS: 1})
-    if searched and copies_features(found):
+    if searched and copies_features(dry_run):
         # rows of the features are copied into the frame of the view
         loads.add(
             {NODES: 2 * skeleton.feature_bytes * nodes},
             skeleton.feature_bytes * nodes / np.dtype(skeleton.job.dtype).itemsize / LEAST_BLOCK,
         )
-    return ViewWork(*loads.loads(), sent, messages, shares, nodes, found, searched)
+    return ViewWork(*loads.loads(), sent, messages, shares, nodes, dry_run, searched)
 
 
 def _loads(
-    skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: np.ndarray
+    skeleton: Skeleton, dry_run: Probe, by_step: dict[int, Share], nodes: np.ndarray
 ) -> _Loads:
     """What each worker computes."""
     itemsize = np.dtype(skeleton.job.dtype).itemsize
     loads = _Loads(len(nodes))
     first = True
     learned = bool(skeleton.job.embedding)
-    for o in found.operations:
+    for o in dry_run.operations:
         if o.name == "gather":
             continue
         rows = _rows(o, by_step, nodes)
@@ -193,10 +193,10 @@ def _loads(
         else:
             passes = 1 if first and not learned else 2
             loads.add({_kind(o): stored * passes * cost.bytes * rows}, blocks, passes)
-    for again, entries in ((False, found.traffic), (True, found.again)):
+    for again, entries in ((False, dry_run.traffic), (True, dry_run.again)):
         numbers_of: dict[int, int] = {}
         for entry in entries:
-            program = found.supersteps[entry.superstep].program
+            program = dry_run.supersteps[entry.superstep].program
             at = numbers_of.get(entry.superstep, 0)
             assert program is not None
             numbers_of[entry.superstep] = at + 1
@@ -215,7 +215,7 @@ def _loads(
                 {EDGES: sweeps * each.bytes * edges, EDGE_COUNT: sweeps * edges}, blocks, sweeps
             )
             loads.add({PASSES: sweeps, EXPRESSIONS: sweeps * len(phase.order)})
-            for name, a in found.supersteps[entry.superstep].in_order(phase).items():
+            for name, a in dry_run.supersteps[entry.superstep].in_order(phase).items():
                 for o in turns_of(a, name, phase).called:
                     cost = node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize)
                     # the steps run forward, again for backward, and backward
@@ -223,16 +223,16 @@ def _loads(
                         loads.add({PRODUCT: (1 if again else 4) * cost.flops * edges})
                     else:
                         loads.add({_kind(o): (1 if again else 3) * cost.bytes * edges})
-    loads.add({NODES: UPDATE_PASSES * found.parameters * itemsize})
-    loads.add({OPERATIONS: len(found.operations), PARAMETERS: len(skeleton.order), STEPS: 1})
+    loads.add({NODES: UPDATE_PASSES * dry_run.parameters * itemsize})
+    loads.add({OPERATIONS: len(dry_run.operations), PARAMETERS: len(skeleton.order), STEPS: 1})
     return loads
 
 
-def copies_features(found: Probe) -> bool:
+def copies_features(dry_run: Probe) -> bool:
     """Whether a view copies the rows of the features: a sum reads them where they are stored, other
     operations copies.
     """
-    first = next((o.name for o in found.operations), "gather")
+    first = next((o.name for o in dry_run.operations), "gather")
     return first != "gather"
 
 
@@ -263,10 +263,10 @@ class _Loads:
     def loads(self) -> tuple[Load, Load]:
         """What each worker computes, and what one with a view of its own does."""
         parts, blocks, kernels = zip(*self._each, strict=True)
-        held = np.stack(parts, axis=1)
+        work = np.stack(parts, axis=1)
         at = np.stack(blocks, axis=1)
         every, alone = (
-            Load(held[rows], at[rows], np.array(kernels)) for rows in (slice(-1), slice(-1, None))
+            Load(work[rows], at[rows], np.array(kernels)) for rows in (slice(-1), slice(-1, None))
         )
         return every, alone
 

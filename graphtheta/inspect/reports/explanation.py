@@ -92,14 +92,14 @@ def explain(
         )
     trainer = model if isinstance(model, Trainer) else Trainer(model, graph, **keys)
     sizes = Sizes.of(trainer.partition)
-    found = trainer.probe
+    dry_run = trainer.probe
     peak = trainer.comm.all_gather(trainer.predicted_peak())
     job = trainer.job
     parts = [
         f"{type(trainer.model).__name__} over {sizes.nodes:,} nodes and {sizes.edges:,} edges,"
         f" {trainer.comm.size} worker(s), {job.dtype}"
     ]
-    titles = _titles(found)
+    titles = _titles(dry_run)
     orders = _orders(trainer)
     with backend_scope(job.backend):
         parts += [
@@ -111,9 +111,9 @@ def explain(
                 sizes=sizes,
                 order=orders.get(id(step), []),
             )
-            for i, step in enumerate(found.supersteps)
+            for i, step in enumerate(dry_run.supersteps)
         ]
-    between = sum((_dense(trainer, i, "other") for i in range(-1, len(found.supersteps))), Cost())
+    between = sum((_dense(trainer, i, "other") for i in range(-1, len(dry_run.supersteps))), Cost())
     if between.flops:
         parts.append(
             "between layers\n" + table(HEADER, [_row("dense", sizes.nodes, "nodes", between)])
@@ -129,11 +129,11 @@ def explain(
     return "\n\n".join(parts)
 
 
-def _titles(found: Probe) -> list[str]:
+def _titles(dry_run: Probe) -> list[str]:
     """Name, direction and hop of each superstep; decoders and precomputed totals take no hop."""
-    hops = iter(found.layers)
+    hops = iter(dry_run.layers)
     titles = []
-    for i, step in enumerate(found.supersteps):
+    for i, step in enumerate(dry_run.supersteps):
         if step.program is not None and _decodes(step.program):
             titles.append(f"decoder: {step.layer}")
         else:
@@ -146,9 +146,9 @@ def _titles(found: Probe) -> list[str]:
 
 def _orders(trainer: Trainer) -> dict[int, list[str]]:
     """Lines about the order of products and sums in each superstep, by its id. Collective."""
-    found = [step for step in trainer.probe.summing if step.orders]
-    lines = {id(step): [f"order    {line}" for line in step.order(NO_ROWS)] for step in found}
-    if trainer.job.strategy == "mini" and found:
+    steps = [step for step in trainer.probe.summing if step.orders]
+    lines = {id(step): [f"order    {line}" for line in step.order(NO_ROWS)] for step in steps}
+    if trainer.job.strategy == "mini" and steps:
         for step, level in zip(
             trainer.probe.summing, trainer.strategy.batch(0, 0).levels, strict=True
         ):
@@ -307,7 +307,7 @@ def _moves(phase: Phase, which: str, step: Superstep, sizes: Sizes) -> list[Row]
         moved = dict.fromkeys(moved, sizes.src_moved + sizes.dst_moved)
         crossing = dict.fromkeys(crossing, sizes.edges_to_src + sizes.edges_to_dst)
     each = Widths.of(phase, frozenset(), step.in_order(phase))
-    found = (
+    columns = (
         ("src", ends[0], each.src),
         ("dst", ends[1], each.dst),
         ("totals", ends[1], each.partial),
@@ -315,7 +315,7 @@ def _moves(phase: Phase, which: str, step: Superstep, sizes: Sizes) -> list[Row]
     )
     return [
         _row(f"move {what}{which}", moved[end], "mirrors", Cost(width))
-        for what, end, width in found
+        for what, end, width in columns
         if width and moved[end]
     ] + [
         _row(f"move messages{which}", n, "edges", Cost(each.message))
@@ -327,13 +327,14 @@ def _moves(phase: Phase, which: str, step: Superstep, sizes: Sizes) -> list[Row]
 def _dense(trainer: Trainer, superstep: int, stage: str) -> Cost:
     """Cost per node of the node operations in a stage."""
     itemsize = np.dtype(trainer.job.dtype).itemsize
-    found = [
+    operations = [
         o
         for o in trainer.probe.operations
         if o.superstep == superstep and o.stage == stage and o.name != "gather"
     ]
     return sum(
-        (node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize) for o in found), Cost()
+        (node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize) for o in operations),
+        Cost(),
     )
 
 

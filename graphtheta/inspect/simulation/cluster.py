@@ -62,9 +62,9 @@ class Cluster(Machine):
         Args:
             load, workers: As for ``Machine``.
         """
-        found = super().compute(load, workers)
-        found[found.argmax()] *= self.slowest
-        return found
+        seconds = super().compute(load, workers)
+        seconds[seconds.argmax()] *= self.slowest
+        return seconds
 
     def transfer(
         self,

@@ -41,20 +41,20 @@ def by_way(points: Sequence[Point]) -> dict[str, list[Point]]:
             ways.setdefault(_way(point), []).append(point)
     for point in points:
         if point.row.workers == 1:
-            same = [found for found in ways.values() if _strategy(found[0]) == _strategy(point)]
-            for found in same or [ways.setdefault(_way(point), [])]:
-                found.append(point)
+            same = [group for group in ways.values() if _strategy(group[0]) == _strategy(point)]
+            for group in same or [ways.setdefault(_way(point), [])]:
+                group.append(point)
     return {
-        name: sorted(found, key=lambda point: point.row.workers) for name, found in ways.items()
+        name: sorted(group, key=lambda point: point.row.workers) for name, group in ways.items()
     }
 
 
 def report(points: Sequence[Point], cluster: Cluster) -> str:
     """All points as a table, with notes."""
     lines = []
-    for found in by_way(points).values():
-        base = found[0]
-        for point in found:
+    for group in by_way(points).values():
+        base = group[0]
+        for point in group:
             row = point.row
             parts = point.parts
             about = "~" if row.counted < row.views else ""
@@ -107,10 +107,10 @@ def draw(points: Sequence[Point], path: Path) -> None:
     ways = by_way(points)
     fig = Figure(figsize=(9.6, 3.8), layout="constrained")
     scaling, parts = fig.subplots(1, 2)
-    for name, found in ways.items():
+    for name, group in ways.items():
         scaling.plot(
-            [p.row.workers for p in found],
-            [found[0].row.seconds / p.row.seconds for p in found],
+            [p.row.workers for p in group],
+            [group[0].row.seconds / p.row.seconds for p in group],
             marker="o",
             ms=3,
             label=name,
@@ -123,7 +123,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
     for axis in (scaling.xaxis, scaling.yaxis):
         axis.set_major_formatter("{x:g}")
     scaling.set_title("speed-up", loc="left", fontweight="bold")
-    last = [found[-1] for found in ways.values()]
+    last = [group[-1] for group in ways.values()]
     left = [0.0] * len(ways)
     for cause in last[0].parts:
         share = [p.parts[cause] / p.row.seconds for p in last]

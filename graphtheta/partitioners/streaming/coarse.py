@@ -40,11 +40,11 @@ def searched(
     """
     comm = edges.comm
     blocks = edges.blocks
-    own = shuffle(key, np.arange(blocks.first, blocks.last))[:n_sources]
-    own = shuffle(key, np.concatenate(comm.all_gather(own)))[:n_sources]
-    own = own[(own >= blocks.first) & (own < blocks.last)]
+    roots = shuffle(key, np.arange(blocks.first, blocks.last))[:n_sources]
+    roots = shuffle(key, np.concatenate(comm.all_gather(roots)))[:n_sources]
+    roots = roots[(roots >= blocks.first) & (roots < blocks.last)]
     name = np.full(blocks.last - blocks.first, -1, np.int64)
-    name[own - blocks.first] = own
+    name[roots - blocks.first] = roots
     # nodes that were reached earlier have no neighbours left to claim
     sends = is_source = name >= 0
     for _ in range(hops):
@@ -104,16 +104,16 @@ def sized(
     blocks.add(names, counts, size)
     group = blocks.look_up(_groups(comm, size, is_source, max(min(small, largest), 1)), name)
     n_groups = int(comm.all_max(group.max(initial=-1))) + 1
-    own = np.bincount(group, minlength=n_groups)
-    sizes = comm.all_sum(own)
-    before = np.zeros_like(own)
+    here = np.bincount(group, minlength=n_groups)
+    sizes = comm.all_sum(here)
+    before = np.zeros_like(here)
     large = np.flatnonzero(sizes > largest)
-    before[large] = np.stack(comm.all_gather(own[large]))[: comm.rank].sum(axis=0)
+    before[large] = np.stack(comm.all_gather(here[large]))[: comm.rank].sum(axis=0)
     # the position of each node in its group, by ascending id; within the worker, if the group is
     # not split
     order = np.argsort(group, kind="stable")
     position = np.empty(len(name), np.int64)
-    position[order] = np.arange(len(name)) + np.repeat(before - np.cumsum(own) + own, own)
+    position[order] = np.arange(len(name)) + np.repeat(before - np.cumsum(here) + here, here)
     pieces = -(-sizes // largest)
     piece = (np.cumsum(pieces) - pieces)[group] + position * pieces[group] // sizes[group]
     nodes = comm.all_sum(np.bincount(piece, minlength=int(pieces.sum())))
@@ -180,17 +180,17 @@ def near_blocks(
         one = np.zeros((-(-n // 64), len(block)), np.uint64)
         for _, nodes, blocks in edges.along([block], (block >= first) & (block < first + n)):
             set_bits(nodes, blocks - first, one)
-        found = 1.0 * _counted(comm=edges.comm, block=block, near=one, n=n, n_blocks=n_blocks)
+        counts = 1.0 * _counted(comm=edges.comm, block=block, near=one, n=n, n_blocks=n_blocks)
         if second:
             two = np.zeros_like(one)
             for word, nodes, bits in edges.along(list(one), np.bitwise_or.reduce(one) != 0):
                 add_bits(nodes, bits, two[word])
             for word in range(len(two)):
                 two[word] &= ~one[word]
-            found += second * _counted(
+            counts += second * _counted(
                 comm=edges.comm, block=block, near=two, n=n, n_blocks=n_blocks
             )
-        yield from found
+        yield from counts
 
 
 def _counted(comm: Comm, block: np.ndarray, near: np.ndarray, n: int, n_blocks: int) -> np.ndarray:

@@ -27,12 +27,12 @@ def share_of_room(room: np.ndarray, stream: int) -> np.ndarray:
     """
     size = len(room)
     number = (stream + np.arange(size)) % size
-    found: np.ndarray = room * (number + 1) // size - room * number // size
-    return found
+    share: np.ndarray = room * (number + 1) // size - room * number // size
+    return share
 
 
 def settle(
-    comm: Comm, streams: list[int], found: list[np.ndarray], load: np.ndarray, capacity: int
+    comm: Comm, streams: list[int], parts: list[np.ndarray], load: np.ndarray, capacity: int
 ) -> np.ndarray:
     """The loads after a round, [size] int64. Items that found no room in the shares of their
     streams go to the least loaded parts.
@@ -40,7 +40,7 @@ def settle(
     Args:
         comm: The workers.
         streams: Streams of this worker.
-        found: Part of each item of these streams, -1 for none, [n] int32 each; changed.
+        parts: Part of each item of these streams, -1 for none, [n] int32 each; changed.
         load: Items of each part before the round, [size] int64.
         capacity: The most items of a part.
 
@@ -49,14 +49,14 @@ def settle(
     size = len(load)
     placed = np.zeros(size, np.int64)
     left = np.zeros(size, np.int64)
-    for stream, out in zip(streams, found, strict=True):
+    for stream, out in zip(streams, parts, strict=True):
         placed += np.bincount(out[out >= 0], minlength=size)
         left[stream] = np.count_nonzero(out < 0)
     placed, left = comm.all_sum(np.stack((placed, left)))
     load = load + placed
     by_load = np.argsort(load, kind="stable")
     ends = np.cumsum((capacity - load)[by_load])
-    for stream, out in zip(streams, found, strict=True):
+    for stream, out in zip(streams, parts, strict=True):
         out[out < 0] = by_load[
             np.searchsorted(ends, left[:stream].sum() + np.arange(left[stream]), side="right")
         ]

@@ -71,17 +71,17 @@ class EdgeStreams:
         load = np.zeros(size, np.int64)
         for number in range(rounds):
             chunks = [self._read(stream * rounds + number, size * rounds) for stream in self._own]
-            found = []
+            parts = []
             changes = []
             for stream, chunk in zip(self._own, chunks, strict=True):
                 out, changed = self._placed(
                     chunk, load.copy(), share_of_room(capacity - load, stream)
                 )
-                found.append(out)
+                parts.append(out)
                 changes.append(changed)
-            left = [np.flatnonzero(out < 0) for out in found]
-            load = settle(self._comm, list(self._own), found, load, capacity)
-            for chunk, out, late, changed in zip(chunks, found, left, changes, strict=True):
+            left = [np.flatnonzero(out < 0) for out in parts]
+            load = settle(self._comm, list(self._own), parts, load, capacity)
+            for chunk, out, late, changed in zip(chunks, parts, left, changes, strict=True):
                 for end in (chunk.src, chunk.dst):
                     mark_copies(np.searchsorted(changed[0], end[late]), out[late], changed[1])
                 self._merge(*changed)

@@ -272,18 +272,20 @@ class Level:
                     key=np.uint64(key),
                     out=best[self._here(rows)],
                 )
-        own = np.flatnonzero((label == ids) & (loads.mass == self.mass) & (2 * self.mass <= room))
-        none = best[own] < 0
-        waits = np.where(none, -1 - block_owner(self.n, self.size)(ids[own]), best[own])
-        waiting = np.stack((waits, ids[own], self.mass[own]), axis=1)
-        found = np.concatenate(self.blocks.received(np.where(none, ids[own], best[own]), waiting))
-        found = found[np.lexsort((found[:, 1], found[:, 0]))]
-        starts = np.diff(found[:, 0], prepend=found[:1, 0] - 1) != 0
-        before = np.cumsum(found[:, 2]) - found[:, 2]
+        alone = np.flatnonzero((label == ids) & (loads.mass == self.mass) & (2 * self.mass <= room))
+        none = best[alone] < 0
+        waits = np.where(none, -1 - block_owner(self.n, self.size)(ids[alone]), best[alone])
+        waiting = np.stack((waits, ids[alone], self.mass[alone]), axis=1)
+        nodes = np.concatenate(
+            self.blocks.received(np.where(none, ids[alone], best[alone]), waiting)
+        )
+        nodes = nodes[np.lexsort((nodes[:, 1], nodes[:, 0]))]
+        starts = np.diff(nodes[:, 0], prepend=nodes[:1, 0] - 1) != 0
+        before = np.cumsum(nodes[:, 2]) - nodes[:, 2]
         # a group is that of the nodes that begin within half of the room
         group = (before - np.maximum.accumulate(np.where(starts, before, 0))) // (room - room // 2)
         leads = starts | (np.diff(group, prepend=-1) != 0)
-        pairs = np.stack((found[:, 1], found[leads, 1][np.cumsum(leads) - 1]), axis=1)
+        pairs = np.stack((nodes[:, 1], nodes[leads, 1][np.cumsum(leads) - 1]), axis=1)
         for part in self.blocks.received(pairs[:, 0], pairs):
             label[part[:, 0] - self.blocks.first] = part[:, 1]
 

@@ -69,9 +69,9 @@ def _components(partition: Partition) -> np.ndarray:
     label = partition.masters.copy()
     rows = np.arange(partition.n_masters)
     while partition.halo_comm.all_max(np.array(len(rows))):
-        found = _least_near(partition, rows, label)
-        rows = np.flatnonzero(found < label)
-        label[rows] = found[rows]
+        least = _least_near(partition, rows, label)
+        rows = np.flatnonzero(least < label)
+        label[rows] = least[rows]
     return label
 
 
@@ -147,7 +147,7 @@ def _lower_along(
     (send, senders), (receive, receivers) = relation.served(reverse)
     narrow, halo = receive.narrow(comm, chosen)
     ends = {MASTER: rows, MIRROR: receivers[halo]}
-    known = {
+    values_at = {
         MASTER: values[rows],
         MIRROR: Exchange(comm, narrow).to_mirrors({"value": values})["value"],
     }
@@ -155,7 +155,7 @@ def _lower_along(
     for block in relation.blocks:
         to, at = block.kinds(reverse)
         edges = Candidates.into(block, reverse, ends[at]).listed()
-        lower(edges.ptr, known[at], edges.senders, lowered[to])
+        lower(edges.ptr, values_at[at], edges.senders, lowered[to])
     wanted = np.flatnonzero(lowered[MIRROR][senders] < NONE)
 
     def merge(masters: np.ndarray, other: Columns) -> None:
@@ -182,7 +182,7 @@ def _least_of_group(partition: Partition, group: np.ndarray, values: np.ndarray)
     parts = comm.all_to_all(route.parts(np.stack((groups, least), axis=1)))
     asked = np.concatenate(parts)
     _, at = np.unique(asked[:, 0], return_inverse=True)
-    found = np.full(len(asked), NONE)
-    np.minimum.at(found, at, asked[:, 1])
-    answers = np.split(found[at], np.cumsum([len(part) for part in parts])[:-1])
+    lowest = np.full(len(asked), NONE)
+    np.minimum.at(lowest, at, asked[:, 1])
+    answers = np.split(lowest[at], np.cumsum([len(part) for part in parts])[:-1])
     return route.back(comm.all_to_all(answers))[member]

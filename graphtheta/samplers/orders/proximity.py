@@ -45,9 +45,9 @@ class ProximityOrder:
         """
         numbers = np.arange(self.sequences)
         roots = integers(key(seed, Purpose.BATCH), numbers, partition.n_nodes).tolist()
-        found = (task.at_nodes(order).min(axis=1) for order in breadth_first(partition, roots))
+        nearest = (task.at_nodes(order).min(axis=1) for order in breadth_first(partition, roots))
         # place of each target in each sequence
-        place = np.stack([ranks_among_all(partition, near, task.ids) for near in found])
+        place = np.stack([ranks_among_all(partition, near, task.ids) for near in nearest])
 
         def positions(epoch: int) -> np.ndarray:
             shift = integers(key(seed, Purpose.BATCH, epoch), numbers, task.n_targets)
