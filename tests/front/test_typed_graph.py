@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.errors import DataError, ShapeError
+from graphtheta.graph.data.typed import lacking
 from graphtheta.graph.store.from_graph import write_store
 
 WRITES, HAS = ("author", "writes", "paper"), ("paper", "has", "subject")
@@ -99,6 +100,19 @@ def test_relations_without_edges_and_types_without_nodes_may_have_features_or_no
             epochs=1,
             keep=0,
         ).fit()
+
+
+def test_relations_of_reversed_and_inverse_edges_have_the_types_of_their_ends():
+    g = made(edge_columns={"time": {WRITES: [7, 8, 9]}})
+    assert g.reversed().relations == (("paper", "writes", "author"), ("subject", "has", "paper"))
+    for turned in (g.reversed(), g.with_inverse_relations(), g.with_inverse_relations().reversed()):
+        types = np.array(turned.node_types)[turned.node_columns["type"][turned.edge_index]]
+        codes = turned.edge_columns["relation"]
+        named = np.array([turned.relations[code] for code in codes])
+        np.testing.assert_array_equal(types.T, named[:, [0, 2]])
+        np.testing.assert_array_equal(
+            lacking(turned, "edge", "time"), turned.edge_columns["time"] == 0
+        )
 
 
 def test_ids_are_those_of_types():

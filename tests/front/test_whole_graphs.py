@@ -179,6 +179,17 @@ def test_training_is_the_same_on_any_number_of_workers(keys: dict[str, Any]) -> 
             np.testing.assert_allclose(found, one, rtol=1e-9, atol=1e-12)
 
 
+def test_graphs_of_a_list_keep_what_their_numbers_stand_for() -> None:
+    def graph(*words: str) -> gt.Graph:
+        meta = {"node_categories": {"kind": words}}
+        return gt.Graph([[0], [1]], 2, node_columns={"kind": [0, 1]}, meta=meta)
+
+    both = gt.whole_graphs([graph("a", "b"), graph("a", "b")], [0, 1])
+    assert both.categories("node", "kind") == ("a", "b")
+    with pytest.raises(DataError, match="graph 1 and graph 0 have different node_categories"):
+        gt.whole_graphs([graph("a", "b"), graph("b", "a")], [0, 1])
+
+
 def test_one_graph_with_numbers_is_the_same_graph() -> None:
     first = np.cumsum(SIZES) - SIZES
     ends = [

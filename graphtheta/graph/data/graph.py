@@ -100,8 +100,8 @@ class Graph(GraphArrays):
         return transform.deduplicate(self)
 
     def reversed(self) -> Graph:
-        """Reverse every edge."""
-        return self.replace(edge_index=(self.dst, self.src))
+        """Reverse every edge, and the types of each relation."""
+        return transform.reverse(self)
 
     def largest_component(self) -> Graph:
         """The largest weakly connected component; see

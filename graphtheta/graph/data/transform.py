@@ -169,6 +169,27 @@ def symmetrise(graph: G) -> G:
     )
 
 
+def reverse(graph: G) -> G:
+    """Reverse every edge. A relation (src, name, dst) is (dst, name, src) then."""
+    meta = graph.meta
+    if graph.relations:
+        meta = meta | _of_relations(graph, lambda names: [(c, b, a) for a, b, c in names])
+    return graph.replace(edge_index=(graph.dst, graph.src), meta=meta)
+
+
+def _of_relations(graph: GraphArrays, changed: Callable[[Any], list[Any]]) -> dict[str, Any]:
+    """What ``meta`` says of relations by name, with other names."""
+    lacks = graph.meta.get("edge_lacks", {})
+    return {
+        "relations": changed(graph.relations),
+        **(
+            {"edge_lacks": {column: changed(names) for column, names in lacks.items()}}
+            if lacks
+            else {}
+        ),
+    }
+
+
 def add_inverse_relations(graph: G) -> G:
     """Add the reverse of every edge, in a relation of its own: that of relation r is r +
     n_relations.
@@ -200,17 +221,11 @@ def add_inverse_relations(graph: G) -> G:
     rows["edge_columns"][RELATION] = rows["edge_columns"][RELATION] + np.where(moved, n, 0).astype(
         codes.dtype
     )
-    rows["meta"] = (
-        {**graph.meta, "n_relations": 2 * n} if "n_relations" in graph.meta else graph.meta
-    )
+    rows["meta"] = graph.meta | ({"n_relations": 2 * n} if "n_relations" in graph.meta else {})
     if graph.relations:
-        rows["meta"] = {
-            **rows["meta"],
-            "relations": [
-                *graph.relations,
-                *((dst, f"rev_{name}", src) for src, name, dst in graph.relations),
-            ],
-        }
+        rows["meta"] |= _of_relations(
+            graph, lambda names: [*names, *((c, f"rev_{b}", a) for a, b, c in names)]
+        )
     ends = np.append(graph.src, graph.dst[turned]), np.append(graph.dst, graph.src[turned])
     return graph.replace(edge_index=ends, **rows)
 

@@ -567,7 +567,8 @@ def check_labelled(
     if not missing.any():
         return
     for name, mask in masks.items():
-        bad = () if mask is None else np.flatnonzero(splits_of(mask).any(axis=1) & missing)
+        inside = missing[:0] if mask is None else splits_of(mask).any(axis=1) & missing
+        bad = np.flatnonzero(inside)
         if len(bad):
             raise Origin(where, name).data(
                 f"{kind} {int(bad[0])} is in the mask but has no {field} ({len(bad)} such {kind}s)",

@@ -69,8 +69,12 @@ def link_split(graph: Graph, val: float = 0.05, test: float = 0.1, *, seed: int 
     message = message_graph(graph, part_of)
     part = part_of(0, graph.n_edges)
     pair = unordered_pairs(graph, 0, graph.n_edges)
-    held_out = (distinct_pairs(graph, pair, part == p) for p in (VAL, TEST))
-    return LinkSplit(message, *held_out, int((part == DROPPED).sum()))
+    return LinkSplit(
+        graph=message,
+        val=distinct_pairs(graph, pair, part == VAL),
+        test=distinct_pairs(graph, pair, part == TEST),
+        dropped=int((part == DROPPED).sum()),
+    )
 
 
 def link_parts(

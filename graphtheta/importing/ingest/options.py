@@ -153,11 +153,12 @@ def edge_fields(options: Options, source: Source, kind: Any) -> list[Field]:
     types = checked_types(options, source, OF_EDGES, may_be_empty=True)
     widths = list_widths(source, {column: types[column] for column in options.used & types.keys()})
     fields: list[Field] = [Ids((options.src, options.dst), kind)]
-    for name, key, form in (
+    numbers: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("attr", "edge_attr", {}),
         ("weight", "edge_weight", {"vector": True}),
         ("y", "edge_label", {"vector": len(options.edge_label) == 1, "missing": True}),
-    ):
+    )
+    for name, key, form in numbers:
         if columns := options.names(key):
             fields.append(
                 number_field(
@@ -184,7 +185,7 @@ def node_fields(options: Options, source: Source, kind: Any) -> list[Field]:
     split = split_field(options.split, types, widths) if options.split else None
     features: list[Field] = [OneHot(column) for column in options.one_hot]
     if options.features:
-        form = (
+        form: dict[str, Any] = (
             {"remedy": REMEDY.format("node")}
             if options.scale == "none"
             else {"make": Scaled, "split": split}
