@@ -35,7 +35,7 @@ from ..view.scored_pairs import no_pairs
 from ..view.view import GraphView
 from .context import ActiveGraph, Superstep
 from .layer import Model
-from .module import lost, refuse_parameters, refuse_shared
+from .module import lost, refuse_parameters
 from .stages import Stages
 from .traffic import Traffic
 
@@ -237,11 +237,9 @@ def probe(model: Model, partition: Partition, counts: Sequence[Counts] = ()) -> 
     with tape:
         out = model.run(graph)
     for step in graph.supersteps:
-        if step.opened is not None and step.made_by is not None:
-            for aggregator in (step.opened.sums or {}).values():
-                refuse_parameters(aggregator, step.layer)
-            for accumulator in step.opened.accumulators.values():
-                refuse_shared(step.made_by, accumulator)
+        sums = None if step.opened is None else step.opened.sums
+        for aggregator in (sums or {}).values():
+            refuse_parameters(aggregator, step.layer)
     # before _stored_widths runs checkpoint segments again
     operations = list(tape.seen)
     traffic = list(graph.traffic)

@@ -179,20 +179,20 @@ def refuse_parameters(aggregator: Any, owner: str) -> None:
                 )
 
 
-def refuse_shared(layer: Module, accumulator: Any) -> None:
-    """Check that the accumulator of a layer, if it has parameters, is not one of its class.
+def refuse_shared(layer: Module, part: Module) -> None:
+    """Check that a module with parameters that a layer uses is one of its own.
 
     Raises:
-        UserFunctionError: It is; parameters are found through attributes of objects.
+        UserFunctionError: It is not, as if it is an attribute of the class; parameters are found
+            through attributes of objects.
     """
-    if "sum" in vars(layer) or not isinstance(accumulator, Module):
+    if any(inner is part for inner in layer.modules()):
         return
-    for name, _ in accumulator.named_parameters():
-        kind = type(accumulator).__name__
+    for name, _ in part.named_parameters():
         raise UserFunctionError(
-            f"{type(layer).__name__}.sum = {kind}(...) is an attribute of the class, so its"
-            f" parameter {name} would never be trained; set self.sum in the constructor of the"
-            " layer"
+            f"{type(layer).__name__}.sum = {type(part).__name__}(...) is an attribute of the class,"
+            f" so its parameter {name} would never be trained; set self.sum in the constructor of"
+            " the layer"
         )
 
 

@@ -16,6 +16,7 @@ from graphtheta.errors import ColumnError, UserFunctionError
 from ...ops.autodiff.naming import naming
 from ...ops.edge.aggregator import Accumulator, Aggregator, aggregators
 from ...ops.edge.symbolic import message_and_outputs
+from .module import refuse_shared
 from .ordered import Ordered
 from .staged import Pooling, Staged
 from .stages import Stages
@@ -66,12 +67,19 @@ class Opened:
         accumulators: What the layer gives as ``sum``, by name of the total.
         sums: Aggregators by name of the total; None for a decoder.
         ordered: Sums in order by name of the total.
+
+    Raises:
+        ConfigError: There is no aggregator of a name that the layer gives.
+        UserFunctionError: An accumulator with parameters is an attribute of the class of the layer.
     """
 
     def __init__(self, layer: Stages, owner: str):
         self._layer = layer
         self._owner = owner
         self.accumulators = aggregators(layer.sum)
+        for a in self.accumulators.values() if "sum" not in vars(layer) else ():
+            if isinstance(a, Staged):
+                refuse_shared(layer, a)
         each = [pair for name, a in self.accumulators.items() for pair in _inside(name, a)]
         self.ordered = {name: a for name, a in each if isinstance(a, Ordered)}
         self.sums = (
