@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 
 from graphtheta.graph.data.graph import Graph
 
@@ -60,6 +61,25 @@ def odd_graphs():
         "hub owns half the edges": fill(hub_src, hub_dst, 12),
         "one source": fill(np.zeros(11, int), np.arange(11), 11),
     }
+
+
+def papers():
+    """Papers, authors and subjects, with features, attributes and columns of some of them."""
+    rng = np.random.default_rng(0)
+    writes, has = ("author", "writes", "paper"), ("paper", "has", "subject")
+    ends = {
+        writes: (rng.integers(0, 15, 60), rng.integers(0, 20, 60)),
+        has: (rng.integers(0, 20, 30), rng.integers(0, 4, 30)),
+    }
+    return Graph(
+        ends,
+        {"paper": 20, "author": 15, "subject": 4},
+        x={"paper": rng.normal(size=(20, 8)), "subject": sp.eye(4)},
+        y={"paper": rng.integers(0, 3, 20)},
+        train={"paper": np.arange(20) < 10},
+        edge_attr={writes: rng.normal(size=(60, 2))},
+        edge_columns={"year": {writes: rng.integers(1990, 2020, 60)}},
+    ).with_inverse_relations()
 
 
 def arrays_of(p):

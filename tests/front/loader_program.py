@@ -23,7 +23,8 @@ class Net(torch.nn.Module):
 def main(mode="cooperative", epochs=5):
     comm = gt.start()
     graph = gt.load("sbm")
-    train = gt.Loader(graph, fanout=[10, 5], batch_size=64, mode=mode, prefetch=2)
+    # one sample for all layers, as a single edge_index has it
+    train = gt.Loader(graph, fanout=[6, 6], share_sample=True, batch_size=64, mode=mode, prefetch=2)
     test = gt.Loader(graph, targets="test", fanout="all,all", batch_size=256, order="ids")
     torch.manual_seed(0)  # the same first weights on all workers
     model = Net(graph.n_features, 32, graph.n_classes)

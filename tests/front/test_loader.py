@@ -10,7 +10,6 @@ from pathlib import Path
 import graphs
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from ranks import MPIEXEC, needs_mpi, run
 
 import graphtheta as gt
@@ -285,26 +284,8 @@ def test_sets_of_nodes_and_clusters_are_batches():
             assert ("loss_weight" in batch.columns) == ("sampler" in keys)
 
 
-def typed_graph():
-    rng = np.random.default_rng(0)
-    writes, has = ("author", "writes", "paper"), ("paper", "has", "subject")
-    ends = {
-        writes: (rng.integers(0, 15, 60), rng.integers(0, 20, 60)),
-        has: (rng.integers(0, 20, 30), rng.integers(0, 4, 30)),
-    }
-    return gt.Graph(
-        ends,
-        {"paper": 20, "author": 15, "subject": 4},
-        x={"paper": rng.normal(size=(20, 8)), "subject": sp.eye(4)},
-        y={"paper": rng.integers(0, 3, 20)},
-        train={"paper": np.arange(20) < 10},
-        edge_attr={writes: rng.normal(size=(60, 2))},
-        edge_columns={"year": {writes: rng.integers(1990, 2020, 60)}},
-    ).with_inverse_relations()
-
-
 def test_types_have_their_own_nodes_columns_and_edges():
-    graph = typed_graph()
+    graph = graphs.papers()
     layout = Layout(graph)
     for batch in gt.Loader(graph, to="arrays", fanout=[4, 3], batch_size=4):
         nodes = layout.nodes(batch)

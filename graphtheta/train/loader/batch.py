@@ -31,8 +31,8 @@ class Block:
     Attributes:
         nodes: The sending nodes, as in the batch, [n]. The receiving nodes come first.
         n_out: Number of receiving nodes.
-        src, dst: Positions in ``nodes`` of the sending and of the receiving end of each edge,
-            [n_edges] int64; ``dst`` ascends and is below ``n_out``.
+        ends: Positions in ``nodes`` of the sending and of the receiving end of each edge, [2,
+            n_edges] int64; the latter ascend and are below ``n_out``.
         edge: Position of each edge in the arrays of the graph, [n_edges] int64; ascends for each
             receiving node.
         weight: Importance weights, [n_edges] float64: an edge of weight w stands for w edges of its
@@ -43,11 +43,20 @@ class Block:
 
     nodes: np.ndarray
     n_out: int
-    src: np.ndarray
-    dst: np.ndarray
+    ends: np.ndarray
     edge: np.ndarray
     weight: np.ndarray
     columns: Mapping[str, Any]
+
+    @property
+    def src(self) -> np.ndarray:
+        """The first row of ``ends``."""
+        return self.ends[0]
+
+    @property
+    def dst(self) -> np.ndarray:
+        """The second row of ``ends``."""
+        return self.ends[1]
 
 
 @dataclass(frozen=True)
@@ -154,20 +163,21 @@ def _block(
     """
     (sweep,) = level.passes
     n = level.n_edges
-    src, dst, order = (np.empty(n, np.int64) for _ in range(3))
+    ends = np.empty((2, n), np.int64)
+    order = np.empty(n, np.int64)
     weight = np.ones(n)
     stored = level.stored
     edge = sweep.relation.gid[stored]
     # views of one worker have no mirrors, so their edges are in one list, or there are none
     for s in sweep.selections:
-        list_edges(np.argsort(at[s.row]), s.row, s.ptr, s.other, at, edge, order, src, dst)
+        groups = np.argsort(at[s.row])
+        list_edges(groups, s.row, s.ptr, s.other, at, edge, order, *ends)
         weight = weight if s.weight is None else s.weight[order]
     edge, stored = edge[order], stored[order]
     return Block(
         nodes=nodes[: level.n_in],
         n_out=level.n_out,
-        src=src,
-        dst=dst,
+        ends=ends,
         edge=edge,
         weight=weight,
         columns={name: store.read(column, stored) for name, column in fields.items()},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,11 +46,28 @@ def _arrays(layout: Layout, dtype: np.dtype) -> Callable[[Batch], Batch]:
     return lambda batch: batch
 
 
+class Adjacency(NamedTuple):
+    """The edges of one layer, as tensors.
+
+    Attributes:
+        edge_index: Rows of their ends among the nodes of the layer, [2, n_edges].
+        e_id: Their positions in the arrays of the graph, [n_edges].
+        importance: Their importance weights, [n_edges].
+        size: Number of nodes that send, and of those that receive, which come first.
+    """
+
+    edge_index: Any
+    e_id: Any
+    importance: Any
+    size: tuple[int, int]
+
+
 class PyG:
     """``Data`` or ``HeteroData`` of PyTorch Geometric.
 
-    Each node has one sample of its edges, that of the hop in which the search first reaches it, as
-    in ``NeighborLoader``; edges are sorted by this hop.
+    In ``edge_index`` each node has one sample of its edges, that of the hop in which the search
+    first reaches it, as in ``NeighborLoader``; edges are sorted by this hop. ``adjs`` of ``Data``
+    has the edges of each layer as they are in training, an ``Adjacency`` each.
     """
 
     def __init__(self, layout: Layout, dtype: np.dtype):
@@ -69,11 +86,20 @@ class PyG:
             data[PYG_NODES.get(name, name)] = tensor(x)
         data.n_id = tensor(batch.nodes)
         data.batch_size = batch.n_targets
-        data.edge_index = tensor(np.stack((edges.src, edges.dst)))
+        data.edge_index = tensor(edges.ends)
+        data.adjs = [self._adjacency(block) for block in batch.blocks]
         self._describe(data, edges.edge, edges.weight, dict(edges.columns))
         data.num_sampled_nodes = np.diff([0, *batch.sizes]).tolist()
         data.num_sampled_edges = per_hop
         return data
+
+    def _adjacency(self, block: Block) -> Adjacency:
+        return Adjacency(
+            edge_index=tensor(block.ends),
+            e_id=tensor(block.edge),
+            importance=tensor(block.weight.astype(self._dtype)),
+            size=(len(block.nodes), block.n_out),
+        )
 
     def _typed(self, batch: Batch, edges: Block, per_hop: list[int]) -> Any:
         layout = self._layout
@@ -117,15 +143,18 @@ def once(batch: Batch) -> tuple[Block, list[int]]:
         # receiving nodes ascend, and those of earlier hops come first
         parts.append((block, slice(int(np.searchsorted(block.dst, reached)), None)))
         reached = block.n_out
-    joined = {
-        name: np.concatenate([getattr(block, name)[at] for block, at in parts])
-        for name in ("src", "dst", "edge", "weight")
-    }
     columns = {
         name: np.concatenate([block.columns[name][at] for block, at in parts])
         for name in batch.blocks[0].columns
     }
-    edges = Block(nodes=batch.nodes, n_out=reached, columns=columns, **joined)
+    edges = Block(
+        nodes=batch.nodes,
+        n_out=reached,
+        ends=np.concatenate([block.ends[:, at] for block, at in parts], axis=1),
+        edge=np.concatenate([block.edge[at] for block, at in parts]),
+        weight=np.concatenate([block.weight[at] for block, at in parts]),
+        columns=columns,
+    )
     return edges, [len(block.dst[at]) for block, at in parts]
 
 
