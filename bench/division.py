@@ -41,7 +41,7 @@ PAIRS = [
         "ldg",
         "fennel",
         "bgl",
-        "bgl:second=0",
+        "bgl:passes=1,second=1",
         "grem",
         "grem:slack=0.001",
         "louvain",

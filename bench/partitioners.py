@@ -61,7 +61,7 @@ MASTERS = (
     "fennel",
     "fennel:passes=5",
     "bgl",
-    "bgl:second=0",
+    "bgl:passes=1,second=1",
     "grem",
     "grem:slack=0.03",
     "louvain",

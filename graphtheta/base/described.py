@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from inspect import signature
 from math import isfinite
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from graphtheta.base.wording import shown
 from graphtheta.errors import ConfigError
@@ -34,7 +34,8 @@ def name_and_options(text: str) -> tuple[str, dict[str, str]]:
 def options_of(
     made: type, text: str, key: str, written: dict[str, str], elsewhere: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Arguments for the constructor of a class, each read as the type of its annotation.
+    """Arguments for the constructor of a class, each read as the type of its annotation, which may
+    allow words in its place, as ``int | Literal["auto"]``.
 
     Args:
         made: The class.
@@ -48,21 +49,22 @@ def options_of(
     """
     hints = get_type_hints(made.__init__)  # type: ignore[misc]
     known = {
-        name: hints.get(name, str)
+        name: _kind_and_words(hints.get(name, str))
         for name in list(signature(made).parameters)
         if name not in elsewhere
     }
     values: dict[str, Any] = {}
     for option, value in written.items():
         if option not in known:
-            options = {
-                name: kind for name, kind in known.items() if kind in (bool, int, float, str)
-            }
+            options = [name for name, (kind, _) in known.items() if kind in (bool, int, float, str)]
             raise ConfigError(
                 f"{key}={text}: there is no option {option!r}; there is"
                 f" {', '.join(options) or 'none'}"
             )
-        kind = known[option]
+        kind, words = known[option]
+        if value in words:
+            values[option] = value
+            continue
         try:
             values[option] = {"yes": True, "no": False}[value] if kind is bool else kind(value)
             if kind is float and not isfinite(values[option]):
@@ -73,7 +75,9 @@ def options_of(
             expected = {bool: "yes or no", float: "a finite number of type float"}.get(
                 kind, f"a value of type {kind.__name__}"
             )
-            raise ConfigError(f"{key}={text}: {option} is {value!r}; expected {expected}") from None
+            raise ConfigError(
+                f"{key}={text}: {option} is {value!r}; expected {' or '.join((expected, *words))}"
+            ) from None
     return values
 
 
@@ -106,3 +110,12 @@ def accepted(
         )
     takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted)
     return offered if takes_all else {p.name: offered[p.name] for p in named if p.name in offered}
+
+
+def _kind_and_words(hint: Any) -> tuple[Any, tuple[str, ...]]:
+    """The type of an option by its annotation, and the words that may stand in its place."""
+    words = [part for part in get_args(hint) if get_origin(part) is Literal]
+    if not words:
+        return hint, ()
+    (kind,) = (part for part in get_args(hint) if part not in words)
+    return kind, tuple(word for part in words for word in get_args(part))

@@ -25,12 +25,16 @@ ORDERS: Registry[type[Order]] = Registry(
 )
 
 
-def make_order(text: str) -> Order:
+def make_order(text: str, offered: dict[str, Any]) -> Order:
     """The order that ``NAME:option=value,...`` describes, with a name in ``ORDERS`` or
     FILE.py:NAME.
+
+    Args:
+        text: The description.
+        offered: Arguments that text cannot set, such as ``batch_size``.
 
     Raises:
         ConfigError: Unknown name, unknown option, or a value of another type.
     """
-    kind, _, options = ORDERS.described(text, "order")
-    return kind(**options)
+    kind, named, options = ORDERS.described(text, "order", offered)
+    return kind(**named, **options)

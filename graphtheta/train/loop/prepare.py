@@ -159,7 +159,8 @@ def _mini(job: Job, graph: Graph, layers: Layers, task: Task, precomputed: bool)
     if history is not None:
         mode = {"independent": True} if job.mode == "independent" else {}
         return history.open, {**arguments, **mode}
-    order = None if job.is_default("order") else make_order(job.order)
+    offered = {"batch_size": arguments["batch_size"]}
+    order = None if job.is_default("order") else make_order(job.order, offered)
     return MiniBatch, {**arguments, "vertex_limit": job.vertex_limit, "order": order}
 
 
