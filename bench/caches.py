@@ -84,15 +84,18 @@ def hits(replay: Replay, policy: str, capacity: int, cold: int = 0) -> int:
     return counted
 
 
-def graph_of(name: str, share: float) -> gt.Graph:
+def graph_of(name: str, share: float, classes: bool = False) -> gt.Graph:
     """A graph with features, labels and targets, a share of the nodes; structure is all that
-    counts.
+    counts, but with ``classes`` labels are those of the graph.
     """
     graph = gt.load(name, split="none")
     n = graph.n_nodes
     rng = np.random.default_rng(0)
+    known = classes and graph.y is not None
     return graph.replace(
-        x=np.zeros((n, 1), np.float32), y=np.arange(n) % 2, node_columns={}
+        x=np.zeros((n, 1), np.float32),
+        y=np.maximum(graph.y, 0) if known else np.arange(n) % 2,
+        node_columns={},
     ).with_masks(rng.random(n) < share)
 
 
@@ -100,7 +103,7 @@ def rows_of(
     name: str, keys: dict[str, Any], workers: int, options: Any
 ) -> Iterator[dict[str, Any]]:
     """A row for each size."""
-    graph = graph_of(name, options.share)
+    graph = graph_of(name, options.share, classes=True)
     epochs = options.epochs
     replays = run_simulated(workers, recorded, graph, keys, epochs, options.files)
     read = sum(len(batch) for replay in replays for batch in replay.batches)

@@ -1,9 +1,12 @@
-"""What workers send each other for sampled mini-batches, by node partitioner.
+"""What workers send each other for sampled mini-batches, by node partitioner, and what it cuts.
 
-    python bench/traffic.py   R-MAT, facebook100 and cnr_2000, 4 simulated workers
+    python bench/traffic.py   R-MAT, facebook100, cnr_2000, Amazon graphs and an SBM, 4 simulated
+                              workers
     python bench/traffic.py --graphs cnr_2000 --masters hash metis
 
-A step has a batch for each worker. Counts are of the first steps of an epoch, over all workers:
+"cut" is the share of edges whose ends have different owners, and "two hops" that of walks along two
+edges in any direction; "nodes" and "train" are the largest of a worker over the mean. A step has a
+batch for each worker. Counts are of the first steps of an epoch, over all workers:
 
 - "expand": KiB that workers send to sample the views of a step, without features;
 - "values": KiB of values that cooperative workers send in a step, forward and backward;
@@ -18,19 +21,40 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import numpy as np
 from caches import GRAPHS, graph_of
 from harness import finish, parser
 
 import graphtheta as gt
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.partitioner import assign
+from graphtheta.partitioners.report import OneOf
 from graphtheta.train.loop.modes import count_modes
 from graphtheta.train.reuse.caching.scout import Scout
 
-MASTERS = ["hash", "block", "ldg", "fennel", "bgl", "grem", "metis"]
+MASTERS = [
+    "hash",
+    "block",
+    "ldg",
+    "ldg:passes=5",
+    "fennel",
+    "bgl",
+    # as published, with the number of blocks of the first versions
+    "bgl:blocks=512,passes=1,second=1",
+    "bgl:second=1",
+    "grem",
+    "metis",
+]
+SBM = "sbm:n_nodes=20000,n_edges=200000,classes=16,inside=0.9"
 COLUMNS = [
     "graph",
     "masters",
+    "cut",
+    "two hops",
+    "nodes",
+    "train",
     "expand",
     "expand, of hash",
     "values",
@@ -56,6 +80,21 @@ def program(
     return expanded, sent, sum(map(len, scout.dry_run(0, 0, steps))) / steps
 
 
+def cuts(graph: gt.Graph, masters: str, workers: int) -> dict[str, float]:
+    """Shares of edges and of walks that a partitioner cuts, and how even its parts are."""
+    owner, _ = assign(GraphEdges(graph), OneOf(workers), "1d-src", masters, 0)
+    # for each node, the ends of its edges with each owner
+    ends = np.zeros((graph.n_nodes, workers))
+    np.add.at(ends, (graph.src, owner[graph.dst]), 1)
+    np.add.at(ends, (graph.dst, owner[graph.src]), 1)
+    return {
+        "cut": float(np.mean(owner[graph.src] != owner[graph.dst])),
+        "two hops": float(1 - np.sum(ends**2) / np.sum(ends.sum(axis=1) ** 2)),
+        "nodes": float(np.bincount(owner).max() * workers / graph.n_nodes),
+        "train": float(np.bincount(owner[graph.train]).max() * workers / graph.train.sum()),
+    }
+
+
 def row_of(name: str, graph: gt.Graph, masters: str, options: Any) -> dict[str, Any]:
     """Counts of a partitioner."""
     keys = {
@@ -71,6 +110,7 @@ def row_of(name: str, graph: gt.Graph, masters: str, options: Any) -> dict[str, 
     return {
         "graph": name.partition(":")[0],
         "masters": masters,
+        **cuts(graph, masters, options.workers),
         "expand": sum(x for x, _, _ in found) / 2**10,
         "values": found[0][1] / 2**10,
         "features": sum(x for _, _, x in found),
@@ -81,7 +121,12 @@ def row_of(name: str, graph: gt.Graph, masters: str, options: Any) -> dict[str, 
 
 def main() -> int:
     options = parser(__doc__, rounds=1)
-    options.add_argument("--graphs", nargs="+", default=GRAPHS, help="names for gt.load")
+    options.add_argument(
+        "--graphs",
+        nargs="+",
+        default=[*GRAPHS, "amazon_photo", "amazon_computers", SBM],
+        help="names for gt.load",
+    )
     options.add_argument(
         "--masters", nargs="+", default=MASTERS, help="node partitioners, hash first"
     )

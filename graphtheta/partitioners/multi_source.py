@@ -42,6 +42,7 @@ class BglPartitioner(SharedPartitioner):
         second: c_2, the coefficient of nodes two hops away; c_1 is 1.
         passes: The most passes over the blocks. A pass after the first begins with empty workers
             again, and counts blocks that it has not reached at their owners of the pass before.
+            The owners of the pass that leaves most nodes at the workers of blocks near them count.
         slack: Nodes of a worker are at most (1 + slack) times the mean; larger blocks than
             slack n / k are split.
         train: Balance training nodes.
@@ -102,6 +103,8 @@ class BglPartitioner(SharedPartitioner):
         neighbours = [_others(b, counts) for b, counts in enumerate(near)]
         # blocks without an owner yet are those of a worker of their own
         owner = np.full(len(nodes), size, np.int32)
+        best = owner
+        most_near = -1.0
         for _ in range(self.passes):
             before = owner.copy()
             load = np.zeros(size, np.int64)
@@ -114,9 +117,16 @@ class BglPartitioner(SharedPartitioner):
                 owner[b] = p = np.lexsort((load, -score))[0]
                 load[p] += nodes[b]
                 given[p] += targets[b]
+            near_own = sum(
+                float(counts[owner[others] == owner[b]].sum())
+                for b, (others, counts) in enumerate(neighbours)
+            )
+            if near_own > most_near:
+                best = owner.copy()
+                most_near = near_own
             if np.array_equal(owner, before):
                 break
-        return owner
+        return best
 
 
 def _others(b: int, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
