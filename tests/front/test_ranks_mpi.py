@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).with_name("ranks_program.py")
 @needs_mpi
 def test_workers_have_the_numbers_of_one(tmp_path: Path) -> None:
     found = []
-    for size in (1, 2, 4):
+    for size in (1, 3):
         out = tmp_path / f"{size}.npz"
         done = run(
             [MPIEXEC, "-n", str(size), sys.executable, str(PROGRAM), str(out)], OMP_NUM_THREADS="1"
