@@ -5,7 +5,8 @@ import numpy as np
 import graphtheta as gt
 
 
-# {0} is the argument, {g} the gradient of the result {y}; T(1) is 1 in the type of the kernel
+# {0} is the argument, {g} the gradient of the result {y}; T(1) is 1 in the type of the kernel.
+# NumPy evaluates the gradient too, so the op needs no gt.defvjp
 @gt.primitive(
     "softsign",
     scalar=gt.Scalar("{0} / (T(1) + absolute({0}))", ("{g} / square(T(1) + absolute({0}))",)),
@@ -13,9 +14,6 @@ import graphtheta as gt
 def softsign(x):
     """x / (1 + |x|)."""
     return x / (1 + np.abs(x))
-
-
-gt.defvjp(softsign, x=lambda g, y, x: g / np.square(1 + np.abs(x)))
 
 
 # keywords are constants of the kernel, so the form is a function of them
@@ -35,13 +33,6 @@ gt.defvjp(softsign, x=lambda g, y, x: g / np.square(1 + np.abs(x)))
 def swish(x, *, beta):
     """x * sigmoid(beta x)."""
     return x / (1 + np.exp(-beta * x))
-
-
-def swish_gradient(g, y, x, beta):
-    return g * (beta * y + (1 - beta * y) / (1 + np.exp(-beta * x)))
-
-
-gt.defvjp(swish, x=swish_gradient)
 
 
 class Gated(gt.Layer):
