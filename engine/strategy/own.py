@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any, ClassVar
 
@@ -22,12 +23,9 @@ from ..partition.partition import Partition
 from ..sampling.cluster_nodes import nodes_of
 from ..view.expand import induced, k_hop_nodes, k_hop_view
 from ..view.hop import Layers
-from ..view.view import GraphView
-from .strategy import Strategy, whole, with_pairs
+from ..view.view import GraphView, global_view
+from .strategy import Strategy, with_pairs
 from .task import IMPORTANCE, NodeTask, Task
-
-# what counts as a number of views or of hops
-INTEGERS = (int, np.integer)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +108,7 @@ class OwnStrategy(Strategy):
 
     def views_of(self, epoch: int) -> int:
         n = self.n_batches(epoch)
-        if not isinstance(n, INTEGERS) or isinstance(n, bool) or n < 1:
+        if not _is_whole(n, 1):
             raise ConfigError(
                 f"strategy={self.name}: n_batches({epoch}) returned {shown(n)}; expected an integer"
                 " of at least 1, the number of batches of the epoch"
@@ -138,7 +136,7 @@ class OwnStrategy(Strategy):
         if nodes is None:
             view = k_hop_view(p, seeds.nodes, self.layers, excluded=excluded, step=step)
         elif whole_graph:
-            view = whole(p, self.layers)
+            view = self._whole
         else:
             weights = batch.edge_weights
             view = induced(
@@ -156,6 +154,11 @@ class OwnStrategy(Strategy):
             columns[IMPORTANCE] = batch.loss_weights / self._labels
         return replace(with_pairs(view, seeds), partition=p.overlay(columns, {}))
 
+    @cached_property
+    def _whole(self) -> GraphView:
+        """The view of the whole graph, whose lists are kept between steps."""
+        return global_view(self.partition, self.layers)
+
     def _agreed(self, batch: Any, epoch: int, i: int) -> tuple[Batch, bool]:
         """What ``choose`` returned, if it is a batch and the same on all workers; and whether it is
         the whole graph, of which no edge is excluded.
@@ -169,6 +172,7 @@ class OwnStrategy(Strategy):
         what = f"strategy={self.name}: choose({epoch}, {i})"
         with comm.agreed():
             self._check(batch, what)
+            n = self.views_of(epoch)
         everything = (
             batch.nodes is not None
             and batch.nodes.dtype == bool
@@ -177,7 +181,7 @@ class OwnStrategy(Strategy):
             and batch.edge_weights is None
             and not self.task.excludes
         )
-        each = comm.all_gather((everything, (self.views_of(epoch), *_outline(batch))))
+        each = comm.all_gather((everything, (n, *_outline(batch))))
         outlines = [outline for _, outline in each]
         if len(set(outlines)) > 1:
             other = next(rank for rank, outline in enumerate(outlines) if outline != outlines[0])
@@ -199,19 +203,16 @@ class OwnStrategy(Strategy):
         task = self.task
         given = batch.targets
         chosen = np.ones(len(task.ids), bool) if given is None else _mask(given, task.ids)
-        listed = given is not None and given.dtype != bool
-        known = np.count_nonzero(chosen)
-        outside = 0
+        own = [np.count_nonzero(chosen), 0, 0]
         if nodes is not None:
             inside = task.at_nodes(nodes.astype(np.int64)).all(axis=1)
-            outside = np.count_nonzero(chosen & ~inside) if given is not None else 0
-            chosen &= inside
-        size = np.count_nonzero(chosen if nodes is None else nodes)
-        known, outside, size = self.partition.halo_comm.all_sum(
-            np.array([known, outside, size])
-        ).tolist()
+            own[1] = np.count_nonzero(chosen & ~inside) if given is not None else 0
+            # a mask that the user holds is not changed
+            chosen = chosen & inside
+        own[2] = np.count_nonzero(chosen if nodes is None else nodes)
+        known, outside, size = self.partition.halo_comm.all_sum(np.array(own)).tolist()
         where = f"strategy={self.name}: {what}"
-        if given is not None and listed and known < len(given):
+        if given is not None and given.dtype != bool and known < len(given):
             raise ConfigError(
                 f"{where} has {len(given) - known} target(s) that are no training targets of the"
                 " graph; give ids that are in task.ids of some worker"
@@ -269,7 +270,7 @@ class OwnStrategy(Strategy):
                 )
             if weights and not (np.isfinite(x).all() and (x >= 0).all()):
                 raise ConfigError(f"{what}: {name} must be finite numbers of at least 0")
-        if not isinstance(batch.hops, INTEGERS) or isinstance(batch.hops, bool) or batch.hops < 0:
+        if not _is_whole(batch.hops, 0):
             raise ConfigError(f"{what}: hops is {shown(batch.hops)}; expected 0 or more")
         if batch.nodes is None and (batch.hops or batch.edge_weights is not None):
             raise ConfigError(f"{what}: hops and edge_weights need nodes; give the batch nodes")
@@ -299,6 +300,11 @@ class OwnStrategy(Strategy):
                 )
             if len(np.unique(x)) < len(x):
                 raise ConfigError(f"{what}: {name} has an id twice; give each once")
+
+
+def _is_whole(x: Any, least: int) -> bool:
+    """Whether x is an integer of at least a number."""
+    return isinstance(x, (int, np.integer)) and not isinstance(x, bool) and bool(x >= least)
 
 
 def _mask(chosen: np.ndarray, ids: np.ndarray) -> np.ndarray:

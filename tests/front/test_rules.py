@@ -43,7 +43,8 @@ def jobs(key: str, rule: Rule) -> tuple[Given, Given]:
     """A job that breaks a rule, and one that follows the advice."""
     given = {key: "given"}
     if isinstance(rule, OnlyWith):
-        return Given(**given), Given(**given, **{rule.other: rule.values[0]})
+        wrong = {rule.other: rule.without[0]} if rule.without else {}
+        return Given(**given, **wrong), Given(**given, **{rule.other: rule.values[0]})
     if isinstance(rule, Needs):
         given = {key: rule.value or "given"}
         return Given(**given), Given(**given, **{rule.others[-1]: "given"})
@@ -70,7 +71,7 @@ def test_a_rule_is_about_keys_and_values_that_exist(key: str, rule: Rule) -> Non
     others = (rule.other,) if isinstance(rule, OnlyWith) else rule.others
     assert {key, *others} <= FIELDS.keys()
     of = {OnlyWith: others[0], Needs: key, Excludes: others[0]}[type(rule)]
-    values = rule.values if isinstance(rule, OnlyWith) else (rule.value,)
+    values = (*rule.values, *rule.without) if isinstance(rule, OnlyWith) else (rule.value,)
     for value in values:
         if value is not None:
             # a value that is not allowed is told as "got X, ... allowed: ..."
@@ -78,6 +79,19 @@ def test_a_rule_is_about_keys_and_values_that_exist(key: str, rule: Rule) -> Non
                 Job(**{of: value})
             except ConfigError as error:
                 assert "allowed" not in str(error) and "expected" not in str(error)
+
+
+def test_a_value_that_users_add_has_the_keys_of_batches() -> None:
+    """Keys that have no effect without batches have one with a strategy of a user's own."""
+    of_batches = [
+        (key, rule)
+        for key, rules in RULES.items()
+        for rule in rules
+        if isinstance(rule, OnlyWith) and rule.without
+    ]
+    assert {"mode", "macrobatch", "views_in_flight"} <= {key for key, _ in of_batches}
+    for key, rule in of_batches:
+        check(Given(**{key: "given", rule.other: "my.py:Mine"}), {key: [rule]})
 
 
 def test_the_help_has_the_rules(capsys: pytest.CaptureFixture[str]) -> None:

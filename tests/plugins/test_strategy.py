@@ -388,11 +388,23 @@ def test_different_batches_are_an_error_on_every_rank(name: str, keys: dict[str,
 
 
 def test_a_mistake_of_one_rank_is_an_error_on_every_rank() -> None:
+    def longer(self: gt.OwnStrategy) -> gt.Batch:
+        p = self.partition
+        return gt.Batch(nodes=np.ones(p.n_masters + (p.halo_comm.rank == 1), bool))
+
+    strategy = strategy_of({"choose": longer})
+    for keys in ({}, OWN_VIEWS, {"views_in_flight": 2}, {"macrobatch": "2"}):
+        first, second, third = run_simulated(3, raised, strategy=strategy, **keys)
+        assert "nodes has" in second and first == third == f"rank 1: {second}"
+
+
+def test_a_mask_of_the_user_is_not_changed() -> None:
+    kept = np.ones(int(GRAPH.train.sum()), bool)
     strategy = strategy_of(
-        {"choose": lambda s: gt.Batch(nodes=np.ones(2 + s.partition.n_masters * 0, bool))}
+        {"choose": lambda s: gt.Batch(targets=kept, nodes=np.ones(s.partition.n_masters, bool))}
     )
-    for message in run_simulated(3, raised, strategy=strategy):
-        assert "nodes has 2 places" in message
+    losses(gt.start(), strategy=strategy)
+    assert kept.all()
 
 
 def test_what_is_no_strategy(tmp_path: Path) -> None:

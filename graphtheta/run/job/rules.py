@@ -50,12 +50,16 @@ class OnlyWith:
             return ""
         return (
             f"has no meaning with {self.other}={job.as_text(self.other)}, only with"
-            f" {' or '.join(self.values)}; drop {flag(key)} or give {flag(self.other)}"
+            f" {self._words}; drop {flag(key)} or give {flag(self.other)}"
             f" {self.values[0]}"
         )
 
     def __str__(self) -> str:
-        return f"only with {flag(self.other)} {' or '.join(self.values)}"
+        return f"only with {flag(self.other)} {self._words}"
+
+    @property
+    def _words(self) -> str:
+        return " or ".join((*self.values, *(["your own"] if self.without else [])))
 
 
 @dataclass(frozen=True)

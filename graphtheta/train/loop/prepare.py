@@ -128,7 +128,7 @@ def build_strategy(
     strategy = made_by(partition, layers, task, job.seed, **arguments)
     with comm.agreed():
         n = strategy.views_of(0)
-    if job.vertex_limit and comm.rank == 0:
+    if isinstance(strategy, MiniBatch) and job.vertex_limit and comm.rank == 0:
         logger.info(
             f"vertex_limit={job.vertex_limit}: batches of {strategy.batch_size} targets,"
             f" {n} an epoch"
