@@ -201,25 +201,25 @@ class OwnStrategy(Strategy):
         Collective: all ranks of the partition.
         """
         task = self.task
-        given = batch.targets
-        chosen = np.ones(len(task.ids), bool) if given is None else _mask(given, task.ids)
-        own = [np.count_nonzero(chosen), 0, 0]
+        targets = batch.targets
+        chosen = np.ones(len(task.ids), bool) if targets is None else _mask(targets, task.ids)
+        counts = [np.count_nonzero(chosen), 0, 0]
         if nodes is not None:
             inside = task.at_nodes(nodes.astype(np.int64)).all(axis=1)
-            own[1] = np.count_nonzero(chosen & ~inside) if given is not None else 0
+            counts[1] = np.count_nonzero(chosen & ~inside) if targets is not None else 0
             # a mask that the user holds is not changed
             chosen = chosen & inside
-        own[2] = np.count_nonzero(chosen if nodes is None else nodes)
-        known, outside, size = self.partition.halo_comm.all_sum(np.array(own)).tolist()
+        counts[2] = np.count_nonzero(chosen if nodes is None else nodes)
+        n_targets, n_outside, size = self.partition.halo_comm.all_sum(np.array(counts)).tolist()
         where = f"strategy={self.name}: {what}"
-        if given is not None and given.dtype != bool and known < len(given):
+        if targets is not None and targets.dtype != bool and n_targets < len(targets):
             raise ConfigError(
-                f"{where} has {len(given) - known} target(s) that are no training targets of the"
-                " graph; give ids that are in task.ids of some worker"
+                f"{where} has {len(targets) - n_targets} target(s) that are no training targets of"
+                " the graph; give ids that are in task.ids of some worker"
             )
-        if outside:
+        if n_outside:
             raise ConfigError(
-                f"{where} has {outside} target(s) outside of its nodes; add their nodes, or leave"
+                f"{where} has {n_outside} target(s) outside of its nodes; add their nodes, or leave"
                 " targets out for all targets among the nodes"
             )
         if not size:
@@ -319,12 +319,12 @@ def _mask(chosen: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 def _outline(batch: Batch) -> list[Any]:
     """What must be the same of a batch on all workers: ids, and which arrays there are."""
-    found: list[Any] = []
+    outline: list[Any] = []
     for field in fields(batch):
         x = getattr(batch, field.name)
         if isinstance(x, np.ndarray) and x.dtype.kind in "iu":
             ids = np.sort(x.astype(np.int64))
-            found.append(blake2b(ids.tobytes(), digest_size=8).hexdigest())
+            outline.append(blake2b(ids.tobytes(), digest_size=8).hexdigest())
         else:
-            found.append(x.dtype.kind if isinstance(x, np.ndarray) else x)
-    return found
+            outline.append(x.dtype.kind if isinstance(x, np.ndarray) else x)
+    return outline
