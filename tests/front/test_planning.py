@@ -357,8 +357,6 @@ def test_time_is_the_sum_of_its_parts_and_shared_machines_are_slower() -> None:
         and together.transfer > apart.transfer
         and together.sent == apart.sent
     )
-    # workers wait by polling, where each has a core
-    assert apart.processor >= 2 * apart.seconds and together.processor >= together.seconds
 
 
 def test_refusal_names_what_would_fit() -> None:
