@@ -69,7 +69,7 @@ def analyse(argv: list[str]) -> int:
 
         if options.format:
             parts = PartFolder(path, options.format, comm)
-            found = on_worker(
+            part = on_worker(
                 graph=graph,
                 algorithm=algorithm,
                 comm=comm,
@@ -78,7 +78,7 @@ def analyse(argv: list[str]) -> int:
                 seed=job.seed,
             )
             n = parts.write(
-                OutputRows(algorithm.name, as_ids(graph, found.nodes), shown(found.values))
+                OutputRows(algorithm.name, as_ids(graph, part.nodes), shown(part.values))
             )
         else:
             values = whole(

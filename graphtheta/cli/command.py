@@ -293,9 +293,9 @@ def evaluate(argv: list[str]) -> int:
             if comm.rank == 0 and report.thresholds:
                 say(f"\nthresholds: {', '.join(map(figure, report.thresholds))}")
         for split in (s for s in scores if options.relations and s != "train"):
-            found = relation_report(trainer, split)
+            relations = relation_report(trainer, split)
             if comm.rank == 0:
-                say(f"\n{split}\n{report_text(found)}")
+                say(f"\n{split}\n{report_text(relations)}")
 
     return on_all_ranks(job, work)
 
@@ -416,9 +416,9 @@ def warmup(argv: list[str]) -> int:
     jobs = jobs_of(keys)
 
     def work(comm: Comm) -> None:
-        made, seconds = warm_up(jobs, comm)
+        kernels, seconds = warm_up(jobs, comm)
         if comm.rank == 0:
-            say(f"{made} kernels compiled in {seconds:.1f} s, cached in {cache_folder()}")
+            say(f"{kernels} kernels compiled in {seconds:.1f} s, cached in {cache_folder()}")
 
     return on_all_ranks(jobs[0], work)
 

@@ -101,13 +101,13 @@ def doctor(argv: list[str]) -> int:
     worst = 0
     for name, check in checks.items():
         try:
-            state, found, remedy = check()
+            state, text, remedy = check()
         except Exception as error:
             state = FAIL
-            found = f"{type(error).__name__}: {error}"
+            text = f"{type(error).__name__}: {error}"
             remedy = "the check itself failed; please report this line"
         say(
-            f"{state.ljust(5)}{name.ljust(11)}{found}"
+            f"{state.ljust(5)}{name.ljust(11)}{text}"
             + (f"\n{' ' * 16}-> {remedy}" if remedy else "")
         )
         worst = max(worst, int(state == FAIL))
@@ -124,10 +124,10 @@ def measure(path: Path) -> int:
 
     with file_errors(path, "the speed of this machine", "give another file with --measure"):
         check_replaceable(path)
-        found = machine(again=True)
-        write(found, path)
+        speed = machine(again=True)
+        write(speed, path)
     say(
-        f"speed of this machine, fitted within {found.error:.0%}, in {path}; plan and simulate use"
+        f"speed of this machine, fitted within {speed.error:.0%}, in {path}; plan and simulate use"
         " it from now on"
     )
     return 0
@@ -135,35 +135,35 @@ def measure(path: Path) -> int:
 
 def python() -> Finding:
     """Version of Python and of this package."""
-    found = (
+    text = (
         f"Python {platform.python_version()} on {platform.system()} {platform.machine()},"
         f" graphtheta {graphtheta.__version__}"
     )
     return (
-        (OK, found, "")
+        (OK, text, "")
         if sys.version_info >= (3, 10)
-        else (FAIL, found, "install Python 3.10 or later")
+        else (FAIL, text, "install Python 3.10 or later")
     )
 
 
 def packages() -> Finding:
     """Versions of the required packages."""
     versions = {name: version_of(name) for name in MINIMUM}
-    found = ", ".join(f"{name} {version or 'missing'}" for name, version in versions.items())
+    text = ", ".join(f"{name} {version or 'missing'}" for name, version in versions.items())
     old = [name for name, least in MINIMUM.items() if numbers(versions[name]) < least]
-    return (FAIL, found, f"pip install --upgrade {' '.join(old)}") if old else (OK, found, "")
+    return (FAIL, text, f"pip install --upgrade {' '.join(old)}") if old else (OK, text, "")
 
 
 def extras() -> Finding:
     """Optional packages, which some features need."""
     missing = [name for name in EXTRAS if find_spec(name) is None]
-    found = (
+    text = (
         ", ".join(f"{name} {version_of(name)}" for name in EXTRAS if name not in missing) or "none"
     )
     remedy = "; ".join(
         f"for {EXTRAS[name][1]}: pip install 'graphtheta[{EXTRAS[name][0]}]'" for name in missing
     )
-    return (WARN if missing else OK), found, remedy
+    return (WARN if missing else OK), text, remedy
 
 
 def numba() -> Finding:
@@ -204,7 +204,7 @@ def blas() -> Finding:
             "no BLAS library with a configurable number of threads",
             "reinstall numpy from a wheel, which brings OpenBLAS",
         )
-    found = ", ".join(
+    text = ", ".join(
         sorted(
             {
                 f"{pool['internal_api']} {pool['version']} ({pool['num_threads']} threads)"
@@ -213,7 +213,7 @@ def blas() -> Finding:
         )
     )
     kernels = {pool.get("architecture") for pool in pools} - {None}
-    found += (
+    text += (
         f", kernels for {' and '.join(sorted(kernels))}" * bool(kernels)
         + "; a run sets the number of threads"
     )
@@ -221,13 +221,13 @@ def blas() -> Finding:
     if better:
         return (
             WARN,
-            f"{found}; {CORE_TYPE}={os.environ[CORE_TYPE]}",
+            f"{text}; {CORE_TYPE}={os.environ[CORE_TYPE]}",
             (
                 f"unset {CORE_TYPE}; OpenBLAS then uses its kernels for {better.pop()}, which can"
                 " be twice as fast"
             ),
         )
-    return OK, found, ""
+    return OK, text, ""
 
 
 def own_kernels() -> set[str]:
@@ -246,25 +246,25 @@ def cores() -> Finding:
     mine = len(available_cores())
     all_cores = os.cpu_count() or 1
     quota = cpu_quota()
-    found = f"{mine} of {all_cores} cores available" + (f", CPU quota {quota:g}" if quota else "")
+    text = f"{mine} of {all_cores} cores available" + (f", CPU quota {quota:g}" if quota else "")
     omp = os.environ.get("OMP_NUM_THREADS", "")
     if omp.isdigit() and int(omp) > mine:
         return (
             WARN,
-            f"{found}, OMP_NUM_THREADS={omp}",
+            f"{text}, OMP_NUM_THREADS={omp}",
             "unset OMP_NUM_THREADS; a run then chooses its number of threads",
         )
-    return OK, found, ""
+    return OK, text, ""
 
 
 def memory() -> Finding:
     """Memory that is free now."""
     free = available_bytes()
-    found = f"{amount(free)} free of {amount(total_bytes())}"
+    text = f"{amount(free)} free of {amount(total_bytes())}"
     return (
-        (OK, found, "")
+        (OK, text, "")
         if free > 1 << 30
-        else (WARN, found, "less than 1 GiB is free; end other programs")
+        else (WARN, text, "less than 1 GiB is free; end other programs")
     )
 
 
@@ -272,8 +272,8 @@ def shared_memory() -> Finding:
     """Room in the folder through which ranks of a machine exchange messages."""
     if not SHARED.is_dir():
         return WARN, f"there is no {SHARED}; ranks of a machine may be slow, or not start", ""
-    found = shutil.disk_usage(SHARED)
-    state = FAIL if found.free < LEAST_SHARED else WARN if found.free < ENOUGH_SHARED else OK
+    room = shutil.disk_usage(SHARED)
+    state = FAIL if room.free < LEAST_SHARED else WARN if room.free < ENOUGH_SHARED else OK
     # ranks that write beyond its end are killed by a bus error
     remedy = (
         f"remove files of MPI that killed jobs have left in {SHARED}, or make it larger:"
@@ -281,7 +281,7 @@ def shared_memory() -> Finding:
     )
     return (
         state,
-        f"{amount(found.free)} free of {amount(found.total)} in {SHARED}",
+        f"{amount(room.free)} free of {amount(room.total)} in {SHARED}",
         remedy * (state != OK),
     )
 

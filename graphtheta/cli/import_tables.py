@@ -92,21 +92,23 @@ def import_tables(argv: Sequence[str]) -> int:
         Exit code.
     """
     options, _ = parser().read(list(argv))
-    given = {key: value for key, value in vars(options).items() if value is not None}
-    edges = given.pop("edges")
-    nodes = given.pop("nodes", None)
-    to = given.pop("to", None)
+    keywords = {key: value for key, value in vars(options).items() if value is not None}
+    edges = keywords.pop("edges")
+    nodes = keywords.pop("nodes", None)
+    to = keywords.pop("to", None)
     if not to:
         raise ConfigError(
             "graphtheta import: --to is missing; give the folder to write, as in --to follows.store"
         )
-    if "separator" in given:
-        given["separator"] = {"tab": "\t", "space": " "}.get(given["separator"], given["separator"])
-    given |= {key: names(given[key]) for key in LISTS if key in given}
-    if "id" in given:
-        given["id"] = given["id"] or None
-    if "types" in given:
-        given["types"] = types_of(given["types"])
+    if "separator" in keywords:
+        keywords["separator"] = {"tab": "\t", "space": " "}.get(
+            keywords["separator"], keywords["separator"]
+        )
+    keywords |= {key: names(keywords[key]) for key in LISTS if key in keywords}
+    if "id" in keywords:
+        keywords["id"] = keywords["id"] or None
+    if "types" in keywords:
+        keywords["types"] = types_of(keywords["types"])
 
     def program() -> int:
         from graphtheta.importing.ingest.importer import import_graph
@@ -117,7 +119,7 @@ def import_tables(argv: Sequence[str]) -> int:
             to=to,
             comm=start(),
             progress=True,
-            **given,
+            **keywords,
         )
         return 0
 
@@ -212,8 +214,8 @@ def names(text: str) -> list[str]:
 
 def one_or_more(text: str) -> Any:
     """One path, or the paths between commas."""
-    found = names(text)
-    return found[0] if len(found) == 1 else found
+    paths = names(text)
+    return paths[0] if len(paths) == 1 else paths
 
 
 def types_of(text: str) -> dict[str, str]:

@@ -136,7 +136,7 @@ class Runs:
     def step(self) -> int:
         """Sum of the steps of the newest checkpoints."""
         return sum(
-            found[0][0] for folder in self.folders if (found := steps_in(folder / CHECKPOINTS))
+            steps[0][0] for folder in self.folders if (steps := steps_in(folder / CHECKPOINTS))
         )
 
     def whole(self) -> bool:
@@ -202,7 +202,7 @@ def starter(options: SimpleNamespace) -> list[str]:
     except ValueError as error:
         raise ConfigError(f"--mpiexec {options.mpiexec!r}: {error}") from None
     # as for the default, programs of this environment come first, even if it is not activated
-    found = (
+    program = (
         shutil.which(
             words[0],
             path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
@@ -210,12 +210,12 @@ def starter(options: SimpleNamespace) -> list[str]:
         if words
         else None
     )
-    if found is None:
+    if program is None:
         raise ConfigError(
             f"--mpiexec {options.mpiexec!r}: the program is not found on PATH; check its name, or"
             " give its path"
         )
-    return [found, *words[1:], "-n", str(options.ranks)]
+    return [program, *words[1:], "-n", str(options.ranks)]
 
 
 class Restarts:

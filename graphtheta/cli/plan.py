@@ -83,11 +83,11 @@ def plan(argv: list[str], ready: bool = False) -> int:
         speed = machine(options.recalibrate and not ready)
 
         def rows_on(workers: Sequence[int]) -> list[Row]:
-            found = []
+            rows = []
             for same in alike(jobs):
-                held = skeleton(same[0], graph)
-                found += planned(
-                    held=held,
+                sketch = skeleton(same[0], graph)
+                rows += planned(
+                    held=sketch,
                     jobs=same,
                     workers=workers,
                     machine=speed,
@@ -96,7 +96,7 @@ def plan(argv: list[str], ready: bool = False) -> int:
                     views=views,
                     limit=limit.bytes,
                 )
-            return found
+            return rows
 
         rows = rows_on(workers)
         if again or (n_compiled() and not ready):
@@ -212,12 +212,12 @@ def alike(jobs: Sequence[Job]) -> list[list[Job]]:
     """The jobs, together where one dry run of the model holds for all: where the first layer has
     totals in all of them, or in none.
     """
-    found: dict[tuple[str, str], list[Job]] = {}
+    groups: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:
-        found.setdefault(
+        groups.setdefault(
             (job.precompute, job.strategy if job.precompute == "auto" else ""), []
         ).append(job)
-    return list(found.values())
+    return list(groups.values())
 
 
 def numbers(name: str, text: str) -> list[int]:
@@ -262,11 +262,11 @@ def bytes_of(text: str) -> int:
     if number[-1:] in UNITS and number[-1:]:
         number, unit = number[:-1], number[-1]
     try:
-        found = float(number) * UNITS[unit]
+        size = float(number) * UNITS[unit]
     except ValueError:
-        found = 0.0
-    if not 0 < found < float("inf"):
+        size = 0.0
+    if not 0 < size < float("inf"):
         raise ConfigError(
             f"--memory-limit: got '{text}', expected a size above 0 such as 8G, 512M or 1.5G"
         )
-    return int(found)
+    return int(size)

@@ -130,7 +130,7 @@ def computed(model: Any, options: SimpleNamespace, whole: bool) -> OutputRows | 
     if options.since and options.keep_layers:
         grown.keep_layers(options.keep_layers)
     find = grown.embeddings if options.embed else grown.predictions
-    found: OutputRows | None = find(grown.new if options.appended else None, whole=whole)
+    rows: OutputRows | None = find(grown.new if options.appended else None, whole=whole)
     if options.since and model.comm.rank == 0:
         say(str(grown.work))
-    return found
+    return rows

@@ -57,13 +57,13 @@ def children(pid: int | None = None) -> set[int]:
 
 def descendants(pids: Iterable[int]) -> set[int]:
     """Some processes, their children, and so on."""
-    found = set(pids)
-    left = list(found)
+    family = set(pids)
+    left = list(family)
     while left:
-        new = children(left.pop()) - found
-        found |= new
+        new = children(left.pop()) - family
+        family |= new
         left += new
-    return found
+    return family
 
 
 def runs(pid: int) -> bool:

@@ -115,14 +115,14 @@ def check_flags(options: SimpleNamespace) -> None:
         ConfigError: They do not.
     """
     named = WITH if options.top is None else WITHOUT
-    given = next((flag for flag, name in named.items() if getattr(options, name)), None)
-    if given is not None and options.top is None:
+    word = next((flag for flag, name in named.items() if getattr(options, name)), None)
+    if word is not None and options.top is None:
         raise ConfigError(
-            f"{given} belongs to the nodes of the highest scores; say how many with --top K"
+            f"{word} belongs to the nodes of the highest scores; say how many with --top K"
         )
-    if given is not None:
+    if word is not None:
         raise ConfigError(
-            f"--top writes the nodes of the highest scores, and {given} something else; drop one"
+            f"--top writes the nodes of the highest scores, and {word} something else; drop one"
         )
     if options.top is not None and options.top < 1:
         raise ConfigError(f"--top: got {options.top}, expected at least 1")
@@ -165,8 +165,8 @@ def top_rows(model: Any, options: SimpleNamespace, whole: bool) -> OutputRows | 
         among = on_rank_0(comm, options.among, False)
         asked = asked._replace(candidates=among.ids("id", info))
         where["candidates"] = partial(among.where, "id")
-    found = model.answers(asked._replace(where=lambda name, i: where[name](i)), whole)
-    return None if found is None else found.rows(kind, info)
+    best = model.answers(asked._replace(where=lambda name, i: where[name](i)), whole)
+    return None if best is None else best.rows(kind, info)
 
 
 def on_rank_0(comm: Comm, path: str, titled: bool) -> Listed:

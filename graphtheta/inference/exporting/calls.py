@@ -200,15 +200,15 @@ def _hgt(layer: HGT, module: Any, h: Any, given: Given) -> Any:
         )
     rows = {name: (node_type == i).nonzero().ravel() for name, i in codes.items()}
     number = relation.new_zeros(len(h))
-    for own in rows.values():
-        number[own] = relation.new_ones(len(own)).cumsum(0) - 1
+    for nodes in rows.values():
+        number[nodes] = relation.new_ones(len(nodes)).cumsum(0) - 1
     edges = {
         name: number[given.graph[:, relation == i]] for i, name in enumerate(module.edge_types)
     }
-    made = module({name: h[own] for name, own in rows.items()}, edges)
+    values = module({name: h[nodes] for name, nodes in rows.items()}, edges)
     out = h.new_zeros(len(h), module.out_channels)
-    for name, own in rows.items():
-        out[own] = made[name]
+    for name, nodes in rows.items():
+        out[nodes] = values[name]
     return out
 
 
@@ -219,7 +219,7 @@ def _per_relation(layer: PerRelation, module: Any, h: Any, given: Given) -> Any:
     torch = import_module("torch")
     relation = given.relation(layer.relations)
     counts = []
-    made = []
+    results = []
     for i, ((code, part), conv) in enumerate(
         zip(layer.layers.items(), module.convs.values(), strict=True)
     ):
@@ -228,12 +228,12 @@ def _per_relation(layer: PerRelation, module: Any, h: Any, given: Given) -> Any:
             counts[i] = torch.as_tensor(layer.applies[i], device=h.device)[
                 given.types(layer.applies.shape[1])
             ]
-        made.append(call(part, conv, h, given.of_edges(relation == code)))
-    found = torch.stack(made)
+        results.append(call(part, conv, h, given.of_edges(relation == code)))
+    stacked = torch.stack(results)
     counts = torch.stack(counts)[..., None]
     if layer.combine == "max":
-        return torch.where(counts.any(0), torch.where(counts, found, -torch.inf).amax(0), 0)
-    total = torch.where(counts, found, 0).sum(0)
+        return torch.where(counts.any(0), torch.where(counts, stacked, -torch.inf).amax(0), 0)
+    total = torch.where(counts, stacked, 0).sum(0)
     return total / counts.sum(0).clamp(min=1) if layer.combine == "mean" else total
 
 

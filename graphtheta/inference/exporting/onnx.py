@@ -67,22 +67,22 @@ def to_onnx(
             f"gt.to_onnx needs the package onnx, which cannot be imported ({error}); install it:"
             " pip install onnx"
         ) from None
-    made = _Graph(onnx, tracer.operands, np.dtype(dtype))
+    nodes = _Graph(onnx, tracer.operands, np.dtype(dtype))
     order = ordered(outputs.values())
     used = {name: e for name, e in inputs.items() if any(e is x for x in order)}
     for e in order:
-        made.add(e)
+        nodes.add(e)
     for name, e in outputs.items():
-        made.emit("Identity", [made.names[id(e)]], name=name)
+        nodes.emit("Identity", [nodes.names[id(e)]], name=name)
 
     def described(values: Mapping[str, Expr]) -> list[Any]:
         return [
-            onnx.helper.make_tensor_value_info(name, made.kind(e.dtype), ["rows", *e.dims])
+            onnx.helper.make_tensor_value_info(name, nodes.kind(e.dtype), ["rows", *e.dims])
             for name, e in values.items()
         ]
 
     graph = onnx.helper.make_graph(
-        made.nodes, type(part).__name__, described(used), described(outputs), made.constants
+        nodes.nodes, type(part).__name__, described(used), described(outputs), nodes.constants
     )
     model = onnx.helper.make_model(
         graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], producer_name="graphtheta"

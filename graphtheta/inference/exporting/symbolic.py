@@ -90,14 +90,15 @@ def trace(
         ConfigError: The part is not dense, or the stage does not fit it.
         ColumnError: It reads a column whose width is not given.
     """
-    given = {"x": widths} if isinstance(widths, int) else dict(widths)
+    width_of = {"x": widths} if isinstance(widths, int) else dict(widths)
     run = _function(_frozen(part), stage)
     with Tape(record=False, training=False), Tracer() as tracer:
         inputs = {
-            name: tracer.leaf("node", name, _shape(width), dtype) for name, width in given.items()
+            name: tracer.leaf("node", name, _shape(width), dtype)
+            for name, width in width_of.items()
         }
-        made = run(inputs)
-    outputs = made if isinstance(made, dict) else {"out": made}
+        result = run(inputs)
+    outputs = result if isinstance(result, dict) else {"out": result}
     for name, e in outputs.items():
         if not isinstance(e, Expr) or not e.rows:
             raise ConfigError(

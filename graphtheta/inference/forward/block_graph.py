@@ -174,10 +174,10 @@ class BlockGraph(ActiveGraph):
         return super().counts(level) if self._sent is None else NO_ROWS
 
     def sent(self, columns: dict[str, Any], names: list[str], level: Level) -> dict[str, Any]:
-        found = dict(columns)
+        read = dict(columns)
         number = len(self.directions) - 1
         if self._sent is None or number not in self._levels:
-            return found
+            return read
         for name in names:
             x = columns[name]
             file = sent_name(number, name)
@@ -185,19 +185,19 @@ class BlockGraph(ActiveGraph):
             if self._sent.keeps and not stored:
                 self.sent_results[file] = x
             if x.shape[0] < level.n_in:
-                found[name] = (
+                read[name] = (
                     self.node(x.name.removeprefix("node."), level.n_in)
                     if stored
                     else self._with_kept(x, file, level.n_in)
                 )
-        return found
+        return read
 
     def _with_kept(self, x: Var, file: str, n: int) -> Var:
         """The first n rows of a column, of which the spill has those that are not given."""
-        given = x.shape[0]
+        first = x.shape[0]
         out = empty((n, *x.shape[1:]), x.dtype)
-        out[:given] = x.value
-        self._spill.read(file, self._rows[given:n], out[given:])
+        out[:first] = x.value
+        self._spill.read(file, self._rows[first:n], out[first:])
         return Var(out, self.space(n))
 
     def _carry_stored(self, number: int, level: Level) -> None:

@@ -227,8 +227,8 @@ class LayerWise:
         """
         p = self._partition
         if fresh is not None and self._viewed is not None:
-            (known, along, first), view = self._viewed
-            same = along == hops and np.array_equal(known, rows) and np.array_equal(first, fresh)
+            (viewed, along, first), view = self._viewed
+            same = along == hops and np.array_equal(viewed, rows) and np.array_equal(first, fresh)
             if p.halo_comm.all_min(np.array(same)):
                 return view
         targets = np.zeros(p.n_masters, bool)

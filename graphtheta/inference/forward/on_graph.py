@@ -135,8 +135,8 @@ class ModelOnGraph:
         if nodes is not None:
             with self.comm.ledger.stage("evaluate"), self.setup.scope():
                 return predicted(self.model, self.setup.evaluator, self.setup.info, nodes)
-        found = self.predictions()
-        return None if found is None else (found.ids, found.values)
+        rows = self.predictions()
+        return None if rows is None else (rows.ids, rows.values)
 
     @checked
     def predictions(self, whole: bool = True) -> OutputRows | None:
@@ -170,9 +170,9 @@ class ModelOnGraph:
         Collective: all ranks.
         """
         parts = PartFolder(folder, format, self.comm)
-        found = self.predictions(whole=False)
-        assert found is not None
-        return parts.write(found)
+        rows = self.predictions(whole=False)
+        assert rows is not None
+        return parts.write(rows)
 
     @np.errstate(**QUIET)
     @checked
@@ -215,7 +215,7 @@ class ModelOnGraph:
 
         Collective: all ranks.
         """
-        found = self.answers(
+        best = self.answers(
             Asked(
                 nodes=nodes,
                 k=k,
@@ -225,7 +225,7 @@ class ModelOnGraph:
                 keep_known=keep_known,
             )
         )
-        return None if found is None else (found.ids(self.setup.info), found.scores)
+        return None if best is None else (best.ids(self.setup.info), best.scores)
 
     def answers(self, asked: Asked, whole: bool = True) -> Top | None:
         """What ``top`` returns, by numbers of nodes; without ``whole`` that of this worker.
@@ -284,9 +284,9 @@ class ModelOnGraph:
         Collective: all ranks.
         """
         parts = PartFolder(folder, format, self.comm)
-        found = self.embeddings(whole=False, layer=layer)
-        assert found is not None
-        return parts.write(found)
+        rows = self.embeddings(whole=False, layer=layer)
+        assert rows is not None
+        return parts.write(rows)
 
     def embeddings(self, whole: bool = True, layer: int | str | Stages = -1) -> OutputRows | None:
         """What ``embed`` returns for all nodes; those of this worker unless ``whole``.

@@ -124,13 +124,13 @@ class _Listing(Tape):
 
     def methods(self, kind: type) -> dict[str, Any]:
         """The code of the methods of a class of the user."""
-        found = {
+        functions = {
             name: x
             for base in reversed(kind.__mro__)
             for name, x in vars(base).items()
             if isinstance(x, FunctionType)
         }
-        return {name: self.code(x) for name, x in sorted(found.items())}
+        return {name: self.code(x) for name, x in sorted(functions.items())}
 
     def _leaf(self, traced: SymbolicTrace, e: Any) -> Any:
         kind, name = e.leaf

@@ -70,15 +70,15 @@ def check_loops(model: Model, partition: Partition, unknown: frozenset[str]) -> 
     Raises:
         DataError: It reads such a column.
     """
-    made: set[str] = set()
+    outputs: set[str] = set()
     for step in probe(model, partition).supersteps if unknown else ():
         phases = step.program.phases if step.program is not None else []
         for name in (
-            n for phase in phases for n in phase.reads["edge"] if n in unknown and n not in made
+            n for phase in phases for n in phase.reads["edge"] if n in unknown and n not in outputs
         ):
             raise DataError(
                 f"{step.layer} reads edge.{name}, a column without a value for the self loops that"
                 f" the job adds; add them beforehand with graph.with_self_loops(columns={{{name!r}:"
                 " VALUE}), or choose self_loops='no' (--self-loops no)"
             )
-        made |= {n for phase in phases for n in phase.outputs}
+        outputs |= {n for phase in phases for n in phase.outputs}

@@ -43,13 +43,13 @@ def predicted(
             "predict(nodes) needs a task with outputs of nodes, evaluated without times; call"
             " predict() and choose rows"
         )
-    reported, known = info.reported(p.n_nodes)
-    ids, numbers = of_nodes(known, reported, nodes)
+    reported, node_ids = info.reported(p.n_nodes)
+    ids, numbers = of_nodes(node_ids, reported, nodes)
     wanted, position = np.unique(numbers, return_inverse=True)
     targets = np.isin(p.masters, wanted)
     view = k_hop_view(p, targets, evaluator.layers)
     with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=refused):
         out = model(view).value
     check_finite(p.halo_comm, p.masters[targets], out, "prediction")
-    found = evaluator.gathered(np.searchsorted(wanted, p.masters[targets]), out)
-    return None if found is None else (ids, found[position])
+    values = evaluator.gathered(np.searchsorted(wanted, p.masters[targets]), out)
+    return None if values is None else (ids, values[position])

@@ -162,13 +162,13 @@ class Spill(ArrayFiles):
 
     def __init__(self, folder: str | Path = ""):
         try:
-            made = temporary_folder(folder)
+            path = temporary_folder(folder)
         except OSError as e:
             raise FormatError(
                 f"{folder or gettempdir()}: values of layers cannot be written: {e.strerror or e};"
                 " make the folder writable, or set TMPDIR to another one"
             ) from None
-        super().__init__(made, remedy="set TMPDIR to a folder on a larger disk")
+        super().__init__(path, remedy="set TMPDIR to a folder on a larger disk")
 
     def __enter__(self) -> Spill:
         return self

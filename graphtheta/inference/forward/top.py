@@ -71,10 +71,8 @@ class Top(NamedTuple):
 
     def ids(self, info: GraphInfo) -> np.ndarray:
         """Original ids of the nodes, [n, k]; -1, or an empty text, where there are no more."""
-        found = info.ids(np.maximum(self.nodes, 0))
-        return np.where(
-            self.nodes < 0, found.dtype.type("" if found.dtype.kind == "U" else -1), found
-        )
+        ids = info.ids(np.maximum(self.nodes, 0))
+        return np.where(self.nodes < 0, ids.dtype.type("" if ids.dtype.kind == "U" else -1), ids)
 
     def rows(self, kind: LinkKind, info: GraphInfo) -> OutputRows:
         """A row for each answer, with the ids of its link or triple."""
@@ -111,23 +109,23 @@ def top(setup: Any, asked: Asked, whole: bool = True) -> Top | None:
     comm = p.halo_comm
     n = p.n_nodes
     side = SIDES[asked.side]
-    given = None
+    rows = None
     if asked.nodes is None:
         queries = np.concatenate(
-            [kind.held_queries(held, side) for held in evaluator.links.values()]
+            [kind.held_queries(links, side) for links in evaluator.links.values()]
         )
     else:
         nodes = numbers_of(
             partition=p, info=setup.info, ids=asked.nodes, where=asked.where, field="nodes"
         )
-        given = kind.queries(nodes, asked.relation, side, asked.where)
+        rows = kind.queries(nodes, asked.relation, side, asked.where)
         if asked.candidates is None:
             _check_types(kind, nodes, side, asked.where)
-        queries = given if comm.rank == 0 else given[:0]
+        queries = rows if comm.rank == 0 else rows[:0]
     parts = Route(p.directory.owner(anchor_of(queries, n)), comm.size).parts(queries)
-    own = np.unique(np.concatenate(comm.all_to_all(parts)))
-    number, node = kind.left_out(own, asked.keep_known)
-    ranked = Ranked.sent(p, own, number, node, np.zeros(len(node), bool))
+    mine = np.unique(np.concatenate(comm.all_to_all(parts)))
+    number, node = kind.left_out(mine, asked.keep_known)
+    ranked = Ranked.sent(p, mine, number, node, np.zeros(len(node), bool))
     chosen = None
     if asked.candidates is not None:
         chosen = np.isin(
@@ -141,20 +139,20 @@ def top(setup: Any, asked: Asked, whole: bool = True) -> Top | None:
             ),
         )
     outside = _outside(kind, p, side, chosen)
-    found = in_order(
+    best = in_order(
         comm,
         [
-            own,
+            mine,
             *_best(
                 evaluator=evaluator, model=setup.model, ranked=ranked, k=asked.k, outside=outside
             ),
         ],
         whole,
     )
-    if found is None:
+    if best is None:
         return None
-    at = slice(None) if given is None or not whole else np.searchsorted(found[0], given)
-    return Top(*(x[at] for x in found))
+    at = slice(None) if rows is None or not whole else np.searchsorted(best[0], rows)
+    return Top(*(x[at] for x in best))
 
 
 def numbers_of(
@@ -174,17 +172,17 @@ def numbers_of(
     Collective: all ranks of the partition.
     """
     asked = as_array(ids, Origin("", field))
-    given = asked_ids(np.arange(partition.n_nodes), asked, field)
+    original = asked_ids(np.arange(partition.n_nodes), asked, field)
     if asked.dtype == np.bool_:
-        return given
-    wanted, at = np.unique(given, return_inverse=True)
-    found = np.full(len(wanted), -1, np.int64)
-    own = info.ids(partition.masters)
-    if len(wanted) and (wanted.dtype.kind == "U") == (own.dtype.kind == "U"):
-        place = np.minimum(np.searchsorted(wanted, own), len(wanted) - 1)
-        here = wanted[place] == own
-        found[place[here]] = partition.masters[here]
-    numbers = np.asarray(partition.halo_comm.all_max(found))[at]
+        return original
+    wanted, at = np.unique(original, return_inverse=True)
+    number_of = np.full(len(wanted), -1, np.int64)
+    ids_here = info.ids(partition.masters)
+    if len(wanted) and (wanted.dtype.kind == "U") == (ids_here.dtype.kind == "U"):
+        place = np.minimum(np.searchsorted(wanted, ids_here), len(wanted) - 1)
+        here = wanted[place] == ids_here
+        number_of[place[here]] = partition.masters[here]
+    numbers = np.asarray(partition.halo_comm.all_max(number_of))[at]
     if np.any(numbers < 0):
         i = int(np.argmax(numbers < 0))
         raise ConfigError(
@@ -202,7 +200,7 @@ def _check(setup: Any, asked: Asked) -> None:
         )
     if asked.side not in SIDES:
         raise ConfigError(f"side={asked.side!r}: choose from {', '.join(SIDES)}")
-    if asked.nodes is None and not any(held.n_links for held in setup.evaluator.links.values()):
+    if asked.nodes is None and not any(links.n_links for links in setup.evaluator.links.values()):
         raise ConfigError(
             "top asks for the ends of held-out links without nodes, but no links are held out; give"
             " nodes (--of FILE)"
@@ -278,7 +276,7 @@ def _best(
     partition = evaluator.partition
     comm = evaluator.partition.halo_comm
     bounds = np.cumsum([0, *comm.all_gather(len(ranked.queries))])
-    found = list[tuple[np.ndarray, np.ndarray]]()
+    blocks = list[tuple[np.ndarray, np.ndarray]]()
     broken = False
 
     def take(block: QueryBlock) -> None:
@@ -295,7 +293,7 @@ def _best(
             _received(comm, x, cut)
             for x in (partition.masters[columns], np.take_along_axis(scores, columns, axis=1))
         )
-        found.append(merged(nodes, best, k))
+        blocks.append(merged(nodes, best, k))
 
     score_blocks(evaluator=evaluator, view=_view(evaluator), model=model, ranked=ranked, take=take)
     if comm.all_max(np.array(broken)):
@@ -304,8 +302,8 @@ def _best(
             " of the model"
         )
     nodes, scores = (
-        (np.concatenate(x) for x in zip(*found, strict=True))
-        if found
+        (np.concatenate(x) for x in zip(*blocks, strict=True))
+        if blocks
         else (np.zeros((0, k), np.int64), np.zeros((0, k)))
     )
     return nodes, scores
@@ -343,10 +341,10 @@ def merged(nodes: np.ndarray, scores: np.ndarray, k: int) -> tuple[np.ndarray, n
     shape = len(order), k
     best = np.full(shape, -1, np.int64)
     score = np.full(shape, np.nan, scores.dtype)
-    found = np.take_along_axis(scores, order, axis=1)
-    none = np.isneginf(found)
+    highest_first = np.take_along_axis(scores, order, axis=1)
+    none = np.isneginf(highest_first)
     best[:, : order.shape[1]] = np.where(none, -1, np.take_along_axis(nodes, order, axis=1))
-    score[:, : order.shape[1]] = np.where(none, np.nan, found)
+    score[:, : order.shape[1]] = np.where(none, np.nan, highest_first)
     return best, score
 
 
@@ -360,6 +358,8 @@ def _received(comm: Comm, x: np.ndarray, cut: np.ndarray) -> np.ndarray:
 
     Collective: all ranks of comm.
     """
-    own = int(cut[comm.rank + 1] - cut[comm.rank])
+    queries = int(cut[comm.rank + 1] - cut[comm.rank])
     parts = comm.all_to_all([x[a:b].ravel() for a, b in pairwise(cut)])
-    return np.concatenate([part.reshape(own, len(part) // max(own, 1)) for part in parts], axis=1)
+    return np.concatenate(
+        [part.reshape(queries, len(part) // max(queries, 1)) for part in parts], axis=1
+    )

@@ -130,7 +130,7 @@ def edge_hashes(
     of_node = row_hashes(ids(partition.gid))
     names = list(names)
     columns = column_hashes(partition.edge, names) if names else np.zeros(0, np.uint64)
-    found = {
+    hashes = {
         MASTER: np.zeros(partition.n_masters, np.uint64),
         MIRROR: np.zeros(partition.n_mirrors, np.uint64),
     }
@@ -148,15 +148,15 @@ def edge_hashes(
             start=block.start,
             of_node=of_node[sender * partition.n_masters :],
             of_edge=columns,
-            out=found[receiver],
+            out=hashes[receiver],
         )
     plan, mirrors = relation.served(reverse)[1]
     lookup = halo_map(partition, mirrors)
-    halo = found[MIRROR] if lookup is None else found[MIRROR][mirrors]
+    halo = hashes[MIRROR] if lookup is None else hashes[MIRROR][mirrors]
     # sums of integers wrap around, with or without a sign
-    own = {"hash": found[MASTER].view(np.int64)}
-    Exchange(partition.halo_comm, plan).to_masters_add({"hash": halo.view(np.int64)}, own)
-    return own["hash"].view(np.uint64)
+    total = {"hash": hashes[MASTER].view(np.int64)}
+    Exchange(partition.halo_comm, plan).to_masters_add({"hash": halo.view(np.int64)}, total)
+    return total["hash"].view(np.uint64)
 
 
 def _sums(x: np.ndarray, ptr: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ def changed_rows(partition: Partition, layers: Sequence[Hop], changes: Changes) 
 
     Collective: all ranks of the partition.
     """
-    found = []
+    of_hop = []
     now = changes.values
     # by direction, rows whose receivers were found, and these: rows only become more, so each is
     # searched once
@@ -47,15 +47,15 @@ def changed_rows(partition: Partition, layers: Sequence[Hop], changes: Changes) 
     for hop in range(depth(layers) - 1, -1, -1):
         after = now.copy()
         for direction in sorted({x.direction for x in layers if x.from_end == hop}):
-            known, reached = searched[direction]
-            reached |= k_hop_nodes(partition, now & ~known, 1, REVERSED[direction])
-            known |= now
+            senders, reached = searched[direction]
+            reached |= k_hop_nodes(partition, now & ~senders, 1, REVERSED[direction])
+            senders |= now
             after |= reached
             for reverse in READ[direction]:
                 after |= changes.edges[reverse]
         now = after
-        found.append(now)
-    return found[::-1]
+        of_hop.append(now)
+    return of_hop[::-1]
 
 
 def needed_rows(
@@ -78,16 +78,16 @@ def needed_rows(
 
     Collective: all ranks of the partition.
     """
-    found: list[np.ndarray] = []
+    of_hop: list[np.ndarray] = []
     ends = np.zeros(partition.n_masters, bool)
     for hop in range(depth(layers)):
-        if not found:
+        if not of_hop:
             rows = wanted & changed[0]
         else:
-            reached = found[-1].copy()
+            reached = of_hop[-1].copy()
             for direction in sorted({x.direction for x in layers if x.from_end == hop - 1}):
-                reached |= k_hop_nodes(partition, found[-1], 1, direction)
+                reached |= k_hop_nodes(partition, of_hop[-1], 1, direction)
             ends |= reached
             rows = reached & changed[hop]
-        found.append(rows | ends if hop in carrying else rows)
-    return found
+        of_hop.append(rows | ends if hop in carrying else rows)
+    return of_hop

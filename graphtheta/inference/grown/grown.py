@@ -98,9 +98,9 @@ class _LayerValues:
         """Add rows that were computed; those of edges are in the order in which the view lists
         them.
         """
-        known, old = self._found[name]
-        if len(known):
-            rows = np.concatenate((known, rows))
+        earlier, old = self._found[name]
+        if len(earlier):
+            rows = np.concatenate((earlier, rows))
             values = np.concatenate((old, values))
         if np.any(rows[1:] < rows[:-1]):
             order = np.argsort(rows)
@@ -111,12 +111,12 @@ class _LayerValues:
         """Some rows, not to be changed; a copy in ``out``, contiguous, if it is given."""
         if name not in self._found:
             return self._kept.read(name, rows, out)
-        known, values = self._found[name]
-        if out is None and np.array_equal(known, rows):
+        computed, values = self._found[name]
+        if out is None and np.array_equal(computed, rows):
             return values
-        at = np.minimum(np.searchsorted(known, rows), max(len(known) - 1, 0))
-        here = known[at] == rows if len(known) else np.zeros(len(rows), bool)
-        if here.all() and len(known):
+        at = np.minimum(np.searchsorted(computed, rows), max(len(computed) - 1, 0))
+        here = computed[at] == rows if len(computed) else np.zeros(len(rows), bool)
+        if here.all() and len(computed):
             return np.asarray(take_rows(values, at, out))
         out = np.empty((len(rows), *values.shape[1:]), values.dtype) if out is None else out
         out[here] = values[at[here]]
@@ -162,18 +162,18 @@ class Grown:
         with model.setup.scope():
             now = fingerprints(model, values=compare == "values")
             with model.comm.agreed():
-                kept = EarlierValues(
+                earlier = EarlierValues(
                     Path(folder),
                     ids_of(model),
                     ranks_of(model),
                     weights_hash(model),
                     program_hash(model),
                 )
-                changes = changes_since(kept, now, degrees_read_by(model), directions_of(layers))
-            self._kept = kept
+                changes = changes_since(earlier, now, degrees_read_by(model), directions_of(layers))
+            self._kept = earlier
             self._given = changes.values
             self._changed = changed_rows(p, layers, changes)
-        new = ~kept.known
+        new = ~earlier.known
         any_change = changes.values | np.logical_or.reduce(list(changes.edges.values()))
         total = model.comm.all_sum(np.array([new.sum(), any_change.sum()]))
         self._counts = int(total[0]), int(total[1])
@@ -195,8 +195,8 @@ class Grown:
             ConfigError: There is no such node; on all ranks together.
         """
         nodes = self._asked(nodes, predicted=True)
-        found = self.predictions(self._wanted(nodes, appended, predicted=True))
-        return self._in_order(found, nodes)
+        rows = self.predictions(self._wanted(nodes, appended, predicted=True))
+        return self._in_order(rows, nodes)
 
     def embed(
         self, nodes: Any = None, layer: Any = -1, *, appended: bool = False
@@ -259,11 +259,11 @@ class Grown:
             )
         every = np.arange(p.n_masters)
         with on.setup.scope(), _writing(on, folder) as files:
-            passes, found, needed = self._passes(np.ones(p.n_masters, bool), keeps=True)
+            passes, layer_values, needed = self._passes(np.ones(p.n_masters, bool), keeps=True)
             out = self._outputs(passes, needed[0] if needed else np.ones(p.n_masters, bool), every)
-            for i, made in enumerate(passes.made):
-                for name in (value_name(i), *(sent_name(i, column) for column in made.sent)):
-                    values = found.read(name, every)
+            for i, output in enumerate(passes.made):
+                for name in (value_name(i), *(sent_name(i, column) for column in output.sent)):
+                    values = layer_values.read(name, every)
                     files.create(name, values.shape, values.dtype)
                     files.write(name, every, values)
             files.add(OUTPUTS, out, ranks_of(on))
@@ -275,7 +275,7 @@ class Grown:
         hop.
         """
         on = self._on
-        found = _LayerValues(self._kept)
+        layer_values = _LayerValues(self._kept)
         needed = list[np.ndarray]()
         # values that a layer reads are changed where they were computed one hop before
         sent = Sent(keeps, lambda hop: needed[hop + 1] if hop + 1 < len(needed) else self._given)
@@ -283,15 +283,15 @@ class Grown:
             model=on.model,
             partition=on.partition,
             probe=on.probe,
-            spill=found,
+            spill=layer_values,
             blocks=lambda hops: self._blocks(needed, hops),
             sent=sent,
             made=on.made,
         )
         carrying = {
             hop.from_end
-            for hop, made in zip(on.probe.layers, passes.made, strict=True)
-            if made.edges
+            for hop, output in zip(on.probe.layers, passes.made, strict=True)
+            if output.edges
         }
         needed += needed_rows(
             partition=on.partition,
@@ -300,7 +300,7 @@ class Grown:
             wanted=wanted,
             carrying=carrying,
         )
-        return passes, found, needed
+        return passes, layer_values, needed
 
     @np.errstate(**QUIET)
     def _computed(
@@ -319,7 +319,7 @@ class Grown:
         else:
             rows = np.flatnonzero(wanted)
         with on.setup.scope():
-            passes, found, needed = self._passes(wanted)
+            passes, layer_values, needed = self._passes(wanted)
             if self._share(needed) > MOST:
                 out = np.asarray(
                     embedded(on.model, p, on.probe, superstep)
@@ -335,7 +335,7 @@ class Grown:
             else:
                 number = on.probe.layer_numbers.index(superstep)
                 passes.run(layers[number].from_end)
-                out = found.read(value_name(number), rows)
+                out = layer_values.read(value_name(number), rows)
         n_rows, n_edges = on.comm.all_sum(np.array([passes.rows, passes.edges])).tolist()
         self.work = InferenceWork(
             *self._counts,
@@ -366,8 +366,8 @@ class Grown:
 
     def _outputs(self, passes: LayerWise, computed: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Outputs of some masters: of those that are computed now, and kept ones."""
-        found = list(passes.outputs_by_rows())
-        at, now = (np.concatenate(part) for part in zip(*found, strict=True))
+        blocks = list(passes.outputs_by_rows())
+        at, now = (np.concatenate(part) for part in zip(*blocks, strict=True))
         out = np.empty((len(rows), *now.shape[1:]), now.dtype)
         fresh = computed[rows]
         n = len(rows) - int(np.count_nonzero(fresh))
@@ -465,7 +465,7 @@ def _writing(model: ModelOnGraph, folder: str | Path) -> Iterator[LayerFiles]:
     """The files of this worker, with ids and fingerprints; see ``writing``."""
     p = model.partition
     ranks = ranks_of(model)
-    found = {"ids": ids_of(model), ROW: np.arange(p.n_masters), **fingerprints(model)}
+    arrays = {"ids": ids_of(model), ROW: np.arange(p.n_masters), **fingerprints(model)}
     with writing(
         folder=Path(folder),
         weights=weights_hash(model),
@@ -473,7 +473,7 @@ def _writing(model: ModelOnGraph, folder: str | Path) -> Iterator[LayerFiles]:
         n_nodes=p.n_nodes,
         comm=model.comm,
     ) as files:
-        for name, values in found.items():
+        for name, values in arrays.items():
             files.add(name, values, ranks)
         yield files
 
@@ -482,8 +482,8 @@ def _drop_edge_values(passes: LayerWise, files: LayerFiles) -> None:
     """Remove edge values, whose order depends on the workers; they are computed again where they
     are needed.
     """
-    for i, made in enumerate(passes.made):
-        for name in made.edges:
+    for i, output in enumerate(passes.made):
+        for name in output.edges:
             files.remove(edge_name(i, name))
 
 

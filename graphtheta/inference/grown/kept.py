@@ -311,17 +311,17 @@ class EarlierValues:
         rest = np.flatnonzero(self._rest)
         for k, files in enumerate(self._files):
             if k != same and len(rest):
-                given = files.read("ids", np.arange(files.listed["ids"].shape[0]))
-                if given.dtype.kind != ids.dtype.kind and len(given):
+                earlier = files.read("ids", np.arange(files.listed["ids"].shape[0]))
+                if earlier.dtype.kind != ids.dtype.kind and len(earlier):
                     raise ConfigError(
-                        f"{folder}: the nodes had {_kind(given)} as ids, and those of this graph"
+                        f"{folder}: the nodes had {_kind(earlier)} as ids, and those of this graph"
                         f" are {_kind(ids)}; give the graph that has grown, with the same ids"
                     )
-                mine, rows = _matched(ids[rest], given)
-                found = rest[mine]
-                self._part[found] = k
-                self._rank[found] = rows
-                self.known[found] = True
+                mine, rows = _matched(ids[rest], earlier)
+                nodes = rest[mine]
+                self._part[nodes] = k
+                self._rank[nodes] = rows
+                self.known[nodes] = True
 
     def differs(self, name: str, values: np.ndarray) -> np.ndarray:
         """Where values differ from those that are kept, or there are none, [n] bool.
@@ -380,11 +380,11 @@ def _matched(ids: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.ndarray
         mine = np.flatnonzero(at >= 0)
         return mine, at[mine]
     order = np.argsort(given, kind="stable")
-    own = np.argsort(ids, kind="stable")
+    ascending = np.argsort(ids, kind="stable")
     # a search for ascending ids reads memory in order
-    at = order[np.minimum(np.searchsorted(given[order], ids[own]), n - 1)]
-    found = given[at] == ids[own]
-    return own[found], at[found]
+    at = order[np.minimum(np.searchsorted(given[order], ids[ascending]), n - 1)]
+    same = given[at] == ids[ascending]
+    return ascending[same], at[same]
 
 
 def _kind(ids: np.ndarray) -> str:

@@ -50,14 +50,14 @@ def named_rows(
     codes = _codes(evaluator, out)
     columns = [rows, out, *([] if codes is None else [codes])]
     shown = kind.reported(info, rows)
-    found = in_order(
+    ordered = in_order(
         evaluator.job_comm, columns if shown.all() else [x[shown] for x in columns], whole
     )
-    if found is None:
+    if ordered is None:
         return None
-    rows = found[0]
-    out = found[1]
-    codes = None if codes is None else found[2]
+    rows = ordered[0]
+    out = ordered[1]
+    codes = None if codes is None else ordered[2]
     ids, out = kind.named(info, rows, out)
     names = np.array(kind.class_names)
     classes = codes if codes is None or not len(names) else names[codes]
@@ -79,8 +79,8 @@ def embedding_rows(
     Collective: all ranks of comm.
     """
     check_finite(comm, rows, out, "embedding")
-    found = in_order(comm, [rows, out], whole)
-    return None if found is None else OutputRows("embedding", info.ids(found[0]), found[1])
+    ordered = in_order(comm, [rows, out], whole)
+    return None if ordered is None else OutputRows("embedding", info.ids(ordered[0]), ordered[1])
 
 
 def check_finite(comm: Comm, rows: np.ndarray, out: np.ndarray, what: str) -> None:
@@ -139,5 +139,5 @@ def _codes(evaluator: Evaluator, out: np.ndarray) -> np.ndarray | None:
     if evaluator.task.kind != "classes" or not isinstance(evaluator, RowEvaluator):
         return None
     decided, _ = evaluator.decided(out)
-    found: np.ndarray = np.argmax(out if decided is None else decided, axis=1)
-    return found
+    codes: np.ndarray = np.argmax(out if decided is None else decided, axis=1)
+    return codes

@@ -62,8 +62,8 @@ def graph_digests(graph: Graph, threads: int = 1) -> Digests:
     digests = {"number of nodes, edges, features or classes": of_text(repr(sizes))}
     if graph.folder and is_store(graph.folder):
         columns = read_manifest(Path(graph.folder)).columns
-        held = sorted((c.group, c.name, c.dtype, c.shape, c.checksums) for c in columns)
-        digests[STORE] = of_text(repr(held))
+        contents = sorted((c.group, c.name, c.dtype, c.shape, c.checksums) for c in columns)
+        digests[STORE] = of_text(repr(contents))
     with ThreadPoolExecutor(max(threads, 1)) as pool:
         of_parts = {
             name + IN_FILES * _is_read_in_part(x): [pool.submit(part) for part in _parts(x, name)]
@@ -124,13 +124,13 @@ def _parts(x: Any, name: str) -> list[Callable[[], int]]:
     """Functions that each give the digest of a part of an array."""
     head = of_text(f"{x.dtype.str}{tuple(x.shape)}")
     # the width of sparse indices is SciPy's choice, not content
-    own = np.dtype(np.int64) if name.endswith(("_indices", "_indptr")) else x.dtype
+    dtype = np.dtype(np.int64) if name.endswith(("_indices", "_indptr")) else x.dtype
     row = max(x.dtype.itemsize * int(np.prod(x.shape[1:])), 1)
     if not _is_read_in_part(x):
         rows = max(PART // row, 1)
         bounds = [(a, min(a + rows, len(x))) for a in range(0, len(x), rows)]
         return [
-            partial(_of_rows, x=x, begin=a, end=b, dtype=own, head=head) for a, b in bounds
+            partial(_of_rows, x=x, begin=a, end=b, dtype=dtype, head=head) for a, b in bounds
         ] or [lambda: head]
     n = x.shape[0]
     rows = max(PLACE // row, 1)
@@ -139,7 +139,8 @@ def _parts(x: Any, name: str) -> list[Callable[[], int]]:
     if places * rows >= n:
         begins = range(0, n, rows)
     return [
-        partial(_of_rows, x=x, begin=a, end=min(a + rows, n), dtype=own, head=head) for a in begins
+        partial(_of_rows, x=x, begin=a, end=min(a + rows, n), dtype=dtype, head=head)
+        for a in begins
     ]
 
 

@@ -67,10 +67,10 @@ def check_models(model: Model, settings: Mapping[str, Any], comm: Comm) -> None:
 
     Collective: all ranks of comm.
     """
-    own = {name: of_text(repr(value)) for name, value in settings.items()}
+    digests = {name: of_text(repr(value)) for name, value in settings.items()}
     if comm.size > 1:
-        own |= model_digests(model)
-    if why := _difference(comm, own):
+        digests |= model_digests(model)
+    if why := _difference(comm, digests):
         raise ConfigError(
             f"the model {type(model).__name__}: {why}; make it alike on all ranks, with the same"
             " arguments: draw parameters by gt.Parameter.glorot, and other values from a generator"

@@ -146,12 +146,12 @@ def steps_in(folder: Path) -> list[tuple[int, Path]]:
     links are none.
     """
     with suppress(FileNotFoundError, NotADirectoryError):
-        found = [
+        steps = [
             (int(m[1]), path)
             for path in folder.iterdir()
             if (m := STEP.fullmatch(path.name)) and path.is_dir() and not path.is_symlink()
         ]
-        return sorted(found, reverse=True)
+        return sorted(steps, reverse=True)
     return []
 
 
@@ -234,9 +234,9 @@ def prune(folder: Path, step: int, keep: int) -> None:
 
     Those of later steps are damaged: otherwise the run would have been resumed from one of them.
     """
-    found = steps_in(folder)
-    wanted = [path for other, path in found if other <= step][:keep]
-    for _, path in found:
+    steps = steps_in(folder)
+    wanted = [path for other, path in steps if other <= step][:keep]
+    for _, path in steps:
         if path not in wanted:
             _remove(path)
 

@@ -180,22 +180,24 @@ def find_checkpoint(job: Job, comm: Comm) -> Checkpoint | None:
 
     Collective: all ranks of comm.
     """
-    found = None
+    newest = None
     with comm.agreed():
         if comm.rank == 0:
             try:
-                found = _find(job)
+                newest = _find(job)
             except OSError as error:
                 raise FormatError(
                     f"{job.folder / CHECKPOINTS}: cannot be read: {error.strerror or error};"
                     " choose another folder with --out"
                 ) from None
     whole = (
-        None if found is None else {"manifest": found.manifest.model_dump(), "arrays": found.shared}
+        None
+        if newest is None
+        else {"manifest": newest.manifest.model_dump(), "arrays": newest.shared}
     )
     whole = comm.broadcast(whole)
     if whole is None or comm.rank == 0:
-        return found
+        return newest
     return Checkpoint(Manifest.model_validate(whole["manifest"]), whole["arrays"])
 
 
@@ -207,17 +209,17 @@ def _find(job: Job) -> Checkpoint | None:
         refuse_to_overwrite(job)
         sweep(folder, everything=True)
         return None
-    found = newest_good(folder, complain)
-    if found is None and steps_in(folder):
+    newest = newest_good(folder, complain)
+    if newest is None and steps_in(folder):
         raise FormatError(
             f"{folder}: none of the checkpoints can be read; choose another folder with --out, or"
             " delete this one to start from the beginning"
         )
-    if found is None:
+    if newest is None:
         say(f"{folder}: there is no checkpoint to resume from; starting from the beginning")
         return None
-    check_same(job, found.manifest, job.folder)
-    return found
+    check_same(job, newest.manifest, job.folder)
+    return newest
 
 
 def refuse_to_overwrite(job: Job) -> None:

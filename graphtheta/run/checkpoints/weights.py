@@ -80,10 +80,11 @@ def read_saved(path: str | Path) -> Saved:
             "checksum"
         ) != _of_texts(texts):
             raise FormatError(f"{path}: damaged: job and checksums do not match their checksum")
-        known = json.loads(texts["checksums"])
-        if {name: checksum(x) for name, x in weights.items()} != known:
+        checksums = json.loads(texts["checksums"])
+        if {name: checksum(x) for name, x in weights.items()} != checksums:
             wrong = next(
-                (name for name, x in weights.items() if known.get(name) != checksum(x)), "header"
+                (name for name, x in weights.items() if checksums.get(name) != checksum(x)),
+                "header",
             )
             raise FormatError(f"{path}: damaged: {wrong}: it does not match its checksum")
         return Saved(Job(**json.loads(texts["job"])), weights, texts.get("trained", ""))

@@ -29,23 +29,23 @@ def widths_of(text: str, width: int, graph: Graph) -> dict[int, int]:
     Raises:
         ConfigError: A type is not known or named twice, or its width is no number of at least 1.
     """
-    found: dict[int, int] = {}
+    width_of: dict[int, int] = {}
     where = f"embedding_types={text}"
-    for name, given, own in (part.partition("=") for part in text.split(",")):
+    for name, equals, number in (part.partition("=") for part in text.split(",")):
         if name not in graph.node_types:
             raise ConfigError(
                 f"{where}: the graph has no node type {name!r}; its types are"
                 f" {', '.join(graph.node_types) or 'none'}"
             )
         code = graph.node_types.index(name)
-        if code in found:
+        if code in width_of:
             raise ConfigError(f"{where} names the type {name} twice; drop one of them")
-        if given and not (own.isdecimal() and int(own)):
+        if equals and not (number.isdecimal() and int(number)):
             raise ConfigError(
-                f"{where}: type {name} has width {own!r}; give a whole number of at least 1"
+                f"{where}: type {name} has width {number!r}; give a whole number of at least 1"
             )
-        found[code] = int(own) if given else width
-    return found
+        width_of[code] = int(number) if equals else width
+    return width_of
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class _Beside:
     def end(self) -> np.ndarray:
         if self.stored is None:
             return self.learned
-        found = self.stored.end()
+        features = self.stored.end()
         return np.concatenate(
-            (found.toarray() if is_sparse(found) else found, self.learned),
+            (features.toarray() if is_sparse(features) else features, self.learned),
             axis=1,
             dtype=self.learned.dtype,
         )
@@ -93,8 +93,8 @@ class TypedFeatures:
         self._stored = stored
         self._tables = tables
         self._at = np.full((len(tables), n_masters), -1, ROW_NUMBER)
-        for at, own in zip(self._at, rows, strict=True):
-            at[own] = np.arange(len(own))
+        for at, masters in zip(self._at, rows, strict=True):
+            at[masters] = np.arange(len(masters))
         first = 0 if stored is None else stored.shape[1]
         self._bounds = np.cumsum([first, *(t.shape[1] for t in tables)]).tolist()
         self.shape: tuple[int, ...] = (n_masters, self._bounds[-1])
@@ -111,16 +111,16 @@ class TypedFeatures:
     def read_begin(self, rows: np.ndarray | None) -> Read:
         at = self._at if rows is None else self._at[:, rows]
         learned = np.zeros((at.shape[1], self._bounds[-1] - self._bounds[0]), self.dtype)
-        for table, own, begin, end in self._each(at):
-            learned[own >= 0, begin - self._bounds[0] : end - self._bounds[0]] = table.values(
-                own[own >= 0]
+        for table, row, begin, end in self._each(at):
+            learned[row >= 0, begin - self._bounds[0] : end - self._bounds[0]] = table.values(
+                row[row >= 0]
             )
         return _Beside(None if self._stored is None else self._stored.read_begin(rows), learned)
 
     def values(self, rows: np.ndarray | None = None) -> np.ndarray:
         """A copy of some rows, [m, width]; None for all."""
-        found: np.ndarray = self.read_begin(rows).end()
-        return found
+        values: np.ndarray = self.read_begin(rows).end()
+        return values
 
     def row_gradients(
         self, rows: np.ndarray | None, gradient: np.ndarray | None
@@ -135,8 +135,8 @@ class TypedFeatures:
 
     def add(self, rows: np.ndarray, gradient: np.ndarray) -> None:
         """Add gradients of rows to those of the next update of the tables that have them."""
-        for table, own, begin, end in self._each(self._at[:, rows]):
-            table.add(own[own >= 0], gradient[own >= 0, begin:end])
+        for table, row, begin, end in self._each(self._at[:, rows]):
+            table.add(row[row >= 0], gradient[row >= 0, begin:end])
 
     def squares(self) -> float:
         """The sum of the squares of the learned gradients that have been added."""

@@ -27,7 +27,7 @@ def described(*kinds: type[Options]) -> dict[str, str]:
     Args:
         kinds: Classes of the options of a user's model.
     """
-    found: dict[str, str] = {}
+    lines: dict[str, str] = {}
     every: list[type[Options]] = [
         *(design.options for design in PUBLISHED.values()),
         Choice,
@@ -37,13 +37,13 @@ def described(*kinds: type[Options]) -> dict[str, str]:
     for kind in every:
         for cls in reversed(kind.__mro__):
             if issubclass(cls, Options):
-                found |= _texts(cls)
-        found |= {
+                lines |= _texts(cls)
+        lines |= {
             name: field.description
             for name, field in kind.model_fields.items()
             if field.description
         }
-    return found
+    return lines
 
 
 @cache

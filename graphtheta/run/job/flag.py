@@ -68,11 +68,11 @@ class Parser(argparse.ArgumentParser):
 
     def add_job_keys(self) -> None:
         """Add ``--config``, ``--preset`` and one flag per key of the job, in its sections."""
-        given = self.add_argument_group(
+        group = self.add_argument_group(
             "Configuration; flags override keys of the file, the file overrides keys of the preset"
         )
-        given.add_argument("--config", metavar="FILE", help="YAML file of keys")
-        given.add_argument(
+        group.add_argument("--config", metavar="FILE", help="YAML file of keys")
+        group.add_argument(
             "--preset", metavar="NAME", help=f"published settings: {', '.join(PRESETS)}"
         )
         for section in SECTIONS:
@@ -151,24 +151,24 @@ class Parser(argparse.ArgumentParser):
         self._add_extra_keys(words)
         options, rest = self.parse_known_args(words)
         if rest:
-            known = [name for action in self._actions for name in action.option_strings]
+            flags = [name for action in self._actions for name in action.option_strings]
             if rest[0].startswith("-"):
                 word = rest[0].partition("=")[0]
-                self.error(f"unknown flag {word}{did_you_mean(word, known)}")
+                self.error(f"unknown flag {word}{did_you_mean(word, flags)}")
             self.error(
                 f"unexpected argument '{rest[0]}', which is not the value of any"
                 f" flag{with_commas(words, rest[0])}"
             )
-        own = {name: value for name, value in vars(options).items() if name not in self.keys}
+        others = {name: value for name, value in vars(options).items() if name not in self.keys}
         keys = {name: value for name, value in vars(options).items() if name in self.keys}
         # options of a model file are parsed here, because the job does not know their types
         keys |= read_extra(
             *self.outside, {key: value for key, value in keys.items() if key in self.extra}
         )
-        from_file = read_keys(own["config"], keys.get("model")) if own.get("config") else {}
-        from_preset = preset(own["preset"]) if own.get("preset") else {}
-        given = {**from_file, **keys}
-        return SimpleNamespace(**own), {**fitting(from_preset, given.get("model")), **given}
+        from_file = read_keys(others["config"], keys.get("model")) if others.get("config") else {}
+        from_preset = preset(others["preset"]) if others.get("preset") else {}
+        of_user = {**from_file, **keys}
+        return SimpleNamespace(**others), {**fitting(from_preset, of_user.get("model")), **of_user}
 
 
 def fitting(keys: dict[str, Any], model: str | None) -> dict[str, Any]:

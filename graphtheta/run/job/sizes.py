@@ -22,16 +22,16 @@ def rows_of(text: str, width: int, n_nodes: int) -> int:
     """
     number = text.strip()
     unit = ""
-    for known in (*UNITS, "%"):
-        if number.endswith(known):
-            number = number.removesuffix(known).strip()
-            unit = known
+    for ending in (*UNITS, "%"):
+        if number.endswith(ending):
+            number = number.removesuffix(ending).strip()
+            unit = ending
     try:
-        found = float(number) if unit else int(number)
+        size = float(number) if unit else int(number)
     except ValueError:
         raise ValueError(EXPECTED) from None
-    if not 0 <= found < float("inf") or (unit == "%" and found > 100):
+    if not 0 <= size < float("inf") or (unit == "%" and size > 100):
         raise ValueError(EXPECTED)
     if unit == "%":
-        return int(found / 100 * n_nodes)
-    return int(found * UNITS[unit] / max(width, 1)) if unit else int(found)
+        return int(size / 100 * n_nodes)
+    return int(size * UNITS[unit] / max(width, 1)) if unit else int(size)

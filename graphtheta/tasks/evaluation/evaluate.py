@@ -86,11 +86,11 @@ class Evaluator(ABC):
 
         Collective: all ranks of job_comm.
         """
-        found = dict[str, float]()
+        metrics = dict[str, float]()
         for split, values in self.measured(model):
-            found |= {f"{split}_{name}": value for name, value in values.items()}
+            metrics |= {f"{split}_{name}": value for name, value in values.items()}
             self._tell_undefined(split, values)
-        return found
+        return metrics
 
     def _tell_undefined(self, split: str, values: Metrics) -> None:
         """Log, once and on rank 0, which metrics of a split are undefined for its rows, and why."""
@@ -191,13 +191,18 @@ class Evaluator(ABC):
         y = y[rows]
         value = value[rows]
         decided = None if decided is None else decided[rows]
-        found = {"loss": loss, **measure(self.job_comm, self.task.kind, y, value, decided=decided)}
+        metrics = {
+            "loss": loss,
+            **measure(self.job_comm, self.task.kind, y, value, decided=decided),
+        }
         if self.task.kind == "classes" and value.shape[1] == 2:
             said = (value if decided is None else decided).argmax(axis=1) == self.positive
             truth = (y == self.positive).astype(np.int64)
             margin = margin_of(value, self.positive)
-            found |= measure(self.job_comm, "binary", truth, margin, decided=np.where(said, 1, -1))
-        return found
+            metrics |= measure(
+                self.job_comm, "binary", truth, margin, decided=np.where(said, 1, -1)
+            )
+        return metrics
 
     def gathered(self, ids: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
         """Rows of all workers in the order of their ids 0 to n - 1, on rank 0; None elsewhere.
@@ -208,10 +213,10 @@ class Evaluator(ABC):
         parts = self.job_comm.gather_rows(rows)
         if order is None or parts is None:
             return None
-        given = np.concatenate(parts)
-        found = np.empty_like(given)
-        found[np.concatenate(order)] = given
-        return found
+        unordered = np.concatenate(parts)
+        ordered = np.empty_like(unordered)
+        ordered[np.concatenate(order)] = unordered
+        return ordered
 
 
 class RowEvaluator(Evaluator):
@@ -259,8 +264,8 @@ class RowEvaluator(Evaluator):
             for split, mask in masks.items()
             if self.job_comm.all_sum(np.asarray(np.count_nonzero(mask))) > 0
         }
-        known = y >= 0 if task.kind == "classes" else np.ones(len(y), bool)
-        self._masks = {split: mask & known for split, mask in used.items()}
+        labelled = y >= 0 if task.kind == "classes" else np.ones(len(y), bool)
+        self._masks = {split: mask & labelled for split, mask in used.items()}
 
     def measured(self, model: Model) -> Iterator[tuple[str, Metrics]]:
         out = self.run(model, self._view)
@@ -402,7 +407,7 @@ class LinkEvaluator(Evaluator):
             per = self.links[split].negatives + 1
             rows = np.ones(len(out), bool)
             grouping = Grouping(np.arange(len(out)), per)
-            found = self.score(
+            metrics = self.score(
                 pairs.label.reshape(out.shape),
                 Var(out, RowSpace(pairs.gid, "edge")),
                 rows,
@@ -411,7 +416,7 @@ class LinkEvaluator(Evaluator):
             )
             drawn = ~np.isnan(pairs.label)
             rank = self.ranks(model, split, out.reshape(-1, per), drawn.reshape(-1, per))
-            yield split, found | measure(self.job_comm, "ranks", rank[rank != NO_RANK])
+            yield split, metrics | measure(self.job_comm, "ranks", rank[rank != NO_RANK])
 
     def scored(self, model: Model, split: str) -> np.ndarray:
         """The outputs of a model for this worker's pairs of a split, in their order, [n, ...].

@@ -47,14 +47,14 @@ class Past:
         Collective: all ranks of the partition.
         """
         comm = self._partition.halo_comm
-        found = np.unique(np.concatenate(comm.all_gather(np.unique(cutoffs))))
-        if len(found) > MANY and comm.rank == 0:
+        times = np.unique(np.concatenate(comm.all_gather(np.unique(cutoffs))))
+        if len(times) > MANY and comm.rank == 0:
             logger.warning(
-                f"targets have {len(found):,} different times, and an evaluation computes a view"
+                f"targets have {len(times):,} different times, and an evaluation computes a view"
                 " for each; round the times with the option grain of the sampler, or evaluate less"
                 " often with --eval-every"
             )
-        return found
+        return times
 
     def view(self, seeds: Seeds, time: Any) -> GraphView:
         """The view of some targets and the edges that a cutoff allows; cutoffs of ``seeds`` are not

@@ -62,8 +62,8 @@ class ClassReport(BaseModel):
             )
         n = max((len(counts) for counts in found.counts.values()), default=0)
         thresholds = [] if found.thresholds is None else found.thresholds.tolist()
-        known = [*names] or [str(i) for i in range(n)]
-        return cls(names=known, thresholds=thresholds, splits=splits, positive=positive)
+        labels = [*names] or [str(i) for i in range(n)]
+        return cls(names=labels, thresholds=thresholds, splits=splits, positive=positive)
 
     def rows(self, split: str) -> list[tuple[str, ...]]:
         """Cells of a table: each class, and its numbers of a split."""

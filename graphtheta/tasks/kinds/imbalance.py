@@ -119,15 +119,17 @@ def weighting_of(job: Any, task: NodeTask, partition: Partition, width: int) -> 
     elif job.class_weights != "none":
         given = numbers_of(job.class_weights)
         classes = given if one_each else np.stack((np.ones_like(given), given))
-    made = Weighting(classes, job.sample_weights)
-    weights = made.of(y, task.column_of_targets(job.sample_weights) if job.sample_weights else None)
-    known = y >= 0 if one_each else ~np.isnan(y)
+    weighting = Weighting(classes, job.sample_weights)
+    weights = weighting.of(
+        y, task.column_of_targets(job.sample_weights) if job.sample_weights else None
+    )
+    labelled = y >= 0 if one_each else ~np.isnan(y)
     weights = np.broadcast_to(
         weights.reshape(len(y), *[1] * (y.ndim - weights.ndim), *weights.shape[1:]), y.shape
-    )[known]
+    )[labelled]
     total, n = comm.all_sum(np.array([weights.sum(), len(weights)], np.float64))
     check_total(total)
-    return replace(made, mean=total / n)
+    return replace(weighting, mean=total / n)
 
 
 def check_total(weight: float) -> None:
@@ -176,13 +178,13 @@ def positive_of(given: str, labels: str, names: Sequence[str], width: int) -> in
             f"{others.get(labels, f'{width} classes')}; drop --positive"
         )
     # a name that is a number comes before the number
-    known = [*names, *(str(i) for i in range(width) if str(i) not in names)]
-    if given not in known:
+    choices = [*names, *(str(i) for i in range(width) if str(i) not in names)]
+    if given not in choices:
         raise ConfigError(
-            f"positive={given}: there is no such class{did_you_mean(given, known)}; "
-            f"the classes are {', '.join(names or known)}"
+            f"positive={given}: there is no such class{did_you_mean(given, choices)}; "
+            f"the classes are {', '.join(names or choices)}"
         )
-    return known.index(given) if given in names else int(given)
+    return choices.index(given) if given in names else int(given)
 
 
 def rarer_class(task: NodeTask, partition: Partition) -> int:

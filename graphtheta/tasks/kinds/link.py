@@ -167,7 +167,7 @@ class LinkKind(TaskKind):
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         comm = partition.halo_comm
-        held = {
+        positives = {
             split: (
                 self._held(part, comm).links(
                     partition,
@@ -179,10 +179,10 @@ class LinkKind(TaskKind):
             )
             for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items())
         }
-        for links in held.values():
+        for links in positives.values():
             self._add_types(links)
         self._leads = comm.all_max(self._leads.astype(np.int8)) > 0
-        own = np.stack((held["test"].numbers, held["test"].src, held["test"].dst))
+        own = np.stack((positives["test"].numbers, positives["test"].src, positives["test"].dst))
         # rank 0 receives all predictions, of links in this order
         whole = comm.gather_rows(own.T)
         self._test = own if whole is None else np.concatenate(whole).T
@@ -194,12 +194,14 @@ class LinkKind(TaskKind):
                 partition=partition,
                 layers=layers,
                 task=task,
-                links=held,
+                links=positives,
                 known=self._known,
                 types=self._types,
                 past=past,
             )
-        return LinkEvaluator(partition=partition, layers=layers, task=task, links=held, past=past)
+        return LinkEvaluator(
+            partition=partition, layers=layers, task=task, links=positives, past=past
+        )
 
     def _held(self, part: int, comm: Comm) -> Slice:
         chosen = lambda begin, end: self._part_of(begin, end) == part

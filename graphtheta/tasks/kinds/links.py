@@ -106,14 +106,14 @@ class Links:
         own = np.repeat(own, self.negatives)
         kind = self._type(self.dst[own])
         ends = np.array([0, *self.types, n_nodes])
-        found = draw_others(
+        others = draw_others(
             draws=self.key,
             slots=slots,
             bounds=(ends[kind], ends[kind + 1]),
             among=among,
             taken=lambda at, nodes: self.taken(own[at], nodes, n_nodes),
         )
-        nodes, taken = (x.reshape(-1, self.negatives) for x in found)
+        nodes, taken = (x.reshape(-1, self.negatives) for x in others)
         return nodes, taken
 
     def taken(self, own: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:

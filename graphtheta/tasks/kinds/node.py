@@ -108,11 +108,11 @@ class NodeKind(TaskKind):
         if graph.y is None or self.labels != "values" or self.width != 1:
             return ""
         y = np.asarray(graph.y[:READ])
-        found = np.unique(y[~np.isnan(y)]).tolist()
-        if not 2 <= len(found) <= FEW or found != list(range(len(found))):
+        numbers = np.unique(y[~np.isnan(y)]).tolist()
+        if not 2 <= len(numbers) <= FEW or numbers != list(range(len(numbers))):
             return ""
         return (
-            f"the labels are the floating-point numbers 0 to {len(found) - 1}, so values are"
+            f"the labels are the floating-point numbers 0 to {len(numbers) - 1}, so values are"
             " predicted and not classes; if they are classes, give them as integers, and -1 for"
             " nodes without a label"
         )

@@ -38,8 +38,8 @@ def kind_for(name: str, graph: Graph) -> type[TaskKind]:
 
 def readers() -> dict[str, list[str]]:
     """For each key of a job that only some kinds of task read, their names."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for kind in list(TASKS.values()):
         for key in kind.keys:
-            found.setdefault(key, []).append(kind.name)
-    return found
+            names.setdefault(key, []).append(kind.name)
+    return names

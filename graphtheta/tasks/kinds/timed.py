@@ -83,16 +83,14 @@ class TimedNodeEvaluator(NodeEvaluator):
 
     def run(self, model: Model, view: GraphView) -> Any:
         """The outputs of all masters, each computed at its own time; ``view`` is not used."""
-        found: np.ndarray | None = None
+        out: np.ndarray | None = None
         for time in self._times:
             chosen = self._cutoffs == time
             value = super().run(model, self._past.view(Seeds(chosen), time)).value
-            found = (
-                np.zeros((len(chosen), *value.shape[1:]), value.dtype) if found is None else found
-            )
-            found[chosen] = value
-        assert found is not None
-        return Var(found, view.space)
+            out = np.zeros((len(chosen), *value.shape[1:]), value.dtype) if out is None else out
+            out[chosen] = value
+        assert out is not None
+        return Var(out, view.space)
 
 
 class TimedEdgeEvaluator(EdgeEvaluator):
@@ -121,16 +119,16 @@ class TimedEdgeEvaluator(EdgeEvaluator):
 
     def run(self, model: Model, view: GraphView) -> Any:
         """The outputs of all edges of ``view``, each computed at its own time."""
-        found: np.ndarray | None = None
+        out: np.ndarray | None = None
         for time in self._times:
             past = self._past.view(self._edges.masked(self._cutoffs == time), time)
             value = super().run(model, past).value
             assert past.pairs is not None
-            found = (
+            out = (
                 np.zeros((len(self._cutoffs), *value.shape[1:]), value.dtype)
-                if found is None
-                else found
+                if out is None
+                else out
             )
-            found[past.pairs.stored] = value
-        assert found is not None and view.pairs is not None
-        return Var(found[view.pairs.stored], RowSpace(view.pairs.gid, "edge"))
+            out[past.pairs.stored] = value
+        assert out is not None and view.pairs is not None
+        return Var(out[view.pairs.stored], RowSpace(view.pairs.gid, "edge"))

@@ -88,9 +88,9 @@ class TripleKind(LinkKind):
         key = duplicate_key(graph, self._times(graph))[order]
         _, first, group = np.unique(key, return_index=True, return_inverse=True)
         self._in_several = int(np.count_nonzero(parts[order[first]][group] != parts[order]))
-        kept = np.sort(order[first])
-        self._graph = graph = keep_edges(graph, kept)
-        self._parts = parts[kept]
+        chosen = np.sort(order[first])
+        self._graph = graph = keep_edges(graph, chosen)
+        self._parts = parts[chosen]
         self._cutoffs = self._times(graph)
         names = (
             graph.meta.get("relation_names")
@@ -134,9 +134,9 @@ class TripleKind(LinkKind):
         """
 
         def column(name: str) -> np.ndarray:
-            found = graph.edge_columns.get(name)
+            values = graph.edge_columns.get(name)
             # columns that cannot be times are refused once the graph is partitioned
-            return np.zeros(graph.n_edges) if found is None or found.ndim > 1 else found
+            return np.zeros(graph.n_edges) if values is None or values.ndim > 1 else values
 
         sampler = timed_sampler(self.job)
         return (
@@ -208,7 +208,7 @@ class TripleKind(LinkKind):
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         comm = partition.halo_comm
-        held = {}
+        positives = {}
         self._table = table = self._answers(comm)
         for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items()):
             triples = slice_of(
@@ -220,7 +220,7 @@ class TripleKind(LinkKind):
             )
             counts = comm.all_gather(len(triples.head))
             numbers = sum(counts[: comm.rank]) + np.arange(len(triples.head))
-            held[split] = self._positives(
+            positives[split] = self._positives(
                 numbers,
                 triples,
                 sum(counts),
@@ -232,22 +232,26 @@ class TripleKind(LinkKind):
             (self._graph.src, self._graph.edge_columns[RELATION], self._graph.dst)
         )[:, self._parts == TEST]
         if self._sampler is None:
-            found = TripleEvaluator(
-                partition=partition, layers=layers, task=task, links=held, known=lambda time: table
+            evaluator = TripleEvaluator(
+                partition=partition,
+                layers=layers,
+                task=task,
+                links=positives,
+                known=lambda time: table,
             )
         else:
             # an answer of another time may be wrong at this one
             of_time = lambda time: self._answers(comm, self._cutoffs == time)
-            found = TripleEvaluator(
+            evaluator = TripleEvaluator(
                 partition=partition,
                 layers=layers,
                 task=task,
-                links=held,
+                links=positives,
                 known=of_time,
                 past=Past(partition, layers, self._sampler),
             )
         del self._graph, self._parts, self._cutoffs
-        return found
+        return evaluator
 
     def named(
         self, info: GraphInfo, rows: np.ndarray, out: np.ndarray
@@ -269,13 +273,13 @@ class TripleKind(LinkKind):
     def queries(
         self, nodes: np.ndarray, relation: Any, side: int, where: Callable[[str, int], str]
     ) -> np.ndarray:
-        given = np.asarray(relation).astype(str).reshape(-1)
-        if relation is None or (np.ndim(relation) and len(given) != len(nodes)):
+        asked = np.asarray(relation).astype(str).reshape(-1)
+        if relation is None or (np.ndim(relation) and len(asked) != len(nodes)):
             raise ConfigError(
-                f"relation: got {'none' if relation is None else len(given)} for {len(nodes)} nodes"
+                f"relation: got {'none' if relation is None else len(asked)} for {len(nodes)} nodes"
                 f" of task={self.name}; give the name or the code of one, or one for each node"
             )
-        names, first, each = np.unique(given, return_index=True, return_inverse=True)
+        names, first, each = np.unique(asked, return_index=True, return_inverse=True)
         codes = [
             relation_code(self.relations, str(name), where("relation", i))
             for name, i in zip(names, first.tolist(), strict=True)

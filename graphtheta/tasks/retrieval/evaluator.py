@@ -57,24 +57,29 @@ class RetrievalEvaluator(LinkEvaluator):
         later = np.zeros(0, np.int64)
         asked = {}
         for split in reversed(list(links)):
-            held = links[split]
-            keys = held.src * np.int64(partition.n_nodes) + held.dst
+            positives = links[split]
+            keys = positives.src * np.int64(partition.n_nodes) + positives.dst
             # links of later splits are not known yet
-            own = np.unique(keys)
+            of_split = np.unique(keys)
             until = np.union1d(known[~np.isin(known, later)], keys)
             groups = (
-                [(None, own)]
+                [(None, of_split)]
                 if past is None
-                else [(time, np.unique(keys[held.cutoff == time])) for time in self.times[split]]
+                else [
+                    (time, np.unique(keys[positives.cutoff == time])) for time in self.times[split]
+                ]
             )
             asked[split] = [(time, _asked(partition, targets, until)) for time, targets in groups]
-            later = np.union1d(later, np.concatenate((own, _reversed(partition, held))))
+            later = np.union1d(later, np.concatenate((of_split, _reversed(partition, positives))))
         self._asked = {split: asked[split] for split in links}
         self._types = np.array(types, np.int64)
 
     def measured(self, model: Model) -> Iterator[tuple[str, Metrics]]:
-        for split, found in super().measured(model):
-            yield split, found | measure(self.job_comm, "retrieved", *self.retrieved(model, split))
+        for split, metrics in super().measured(model):
+            yield (
+                split,
+                metrics | measure(self.job_comm, "retrieved", *self.retrieved(model, split)),
+            )
 
     def retrieved(self, model: Model, split: str) -> tuple[np.ndarray, np.ndarray]:
         """Recall and NDCG of this worker's sources of a split, [n, number of places] each.
@@ -82,7 +87,7 @@ class RetrievalEvaluator(LinkEvaluator):
         Collective: all ranks of the partition.
         """
         nothing = retrieved(*gains(np.zeros(0), np.zeros(0, np.int64), 0))
-        found = [
+        parts = [
             nothing,
             *(
                 part
@@ -90,7 +95,7 @@ class RetrievalEvaluator(LinkEvaluator):
                 for part in self._retrieved(model, self.every(time), asked)
             ),
         ]
-        recall, ndcg = (np.concatenate(x) for x in zip(*found, strict=True))
+        recall, ndcg = (np.concatenate(x) for x in zip(*parts, strict=True))
         return recall, ndcg
 
     def _retrieved(
@@ -98,7 +103,7 @@ class RetrievalEvaluator(LinkEvaluator):
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """Recall and NDCG of this worker's sources among some, by block."""
         comm = self.partition.halo_comm
-        found = []
+        of_blocks = []
         kind = np.searchsorted(self._types, self.partition.masters, side="right")
 
         def take(block: QueryBlock) -> None:
@@ -110,11 +115,11 @@ class RetrievalEvaluator(LinkEvaluator):
             parts = gains(rank[ranked], block.query[block.target][ranked], len(block.queries))
             counts, hits, gain = (comm.all_sum(x) for x in parts)
             numbers = block.begin + np.arange(len(counts)) - asked.first
-            own = (numbers >= 0) & (numbers < len(asked.queries)) & (counts > 0)
-            found.append(retrieved(counts[own], hits[own], gain[own]))
+            mine = (numbers >= 0) & (numbers < len(asked.queries)) & (counts > 0)
+            of_blocks.append(retrieved(counts[mine], hits[mine], gain[mine]))
 
         score_blocks(evaluator=self, view=view, model=model, ranked=asked, take=take)
-        return found
+        return of_blocks
 
 
 def rank_among(comm: Comm, block: QueryBlock, outside: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ class CandidateLevel(PairLevel):
     def __init__(self, partition: Partition, queries: np.ndarray):
         n = partition.n_nodes
         masters = partition.n_masters
-        found = locate(partition, anchor_of(queries, n))
+        anchors = locate(partition, anchor_of(queries, n))
         relation = relation_of(queries, n).astype(np.int32)
         side = side_of(queries, n)
         every = np.arange(masters, dtype=np.int32)
@@ -42,15 +42,15 @@ class CandidateLevel(PairLevel):
         selections = []
         at = 0
         for asked, remote in ((TAIL, False), (HEAD, False), (TAIL, True), (HEAD, True)):
-            chosen = np.flatnonzero((side == asked) & (found.remote == remote))
-            chosen = chosen[np.argsort(found.row[chosen], kind="stable")]
+            chosen = np.flatnonzero((side == asked) & (anchors.remote == remote))
+            chosen = chosen[np.argsort(anchors.row[chosen], kind="stable")]
             if not len(chosen) or not masters:
                 continue
-            anchor = found.row[chosen].astype(np.int32)
+            anchor = anchors.row[chosen].astype(np.int32)
             kind = MIRROR if remote else MASTER
-            senders = found.plan.n_halo if remote else masters
+            senders = anchors.plan.n_halo if remote else masters
             if asked == TAIL:
-                made = Selection(
+                selection = Selection(
                     kinds=(kind, MASTER),
                     row=every,
                     ptr=np.arange(masters + 1) * len(chosen),
@@ -63,7 +63,7 @@ class CandidateLevel(PairLevel):
             else:
                 row, first = np.unique(anchor, return_index=True)
                 bounds = np.append(first, len(chosen)) * masters
-                made = Selection(
+                selection = Selection(
                     kinds=(MASTER, kind),
                     row=row,
                     ptr=bounds,
@@ -73,12 +73,12 @@ class CandidateLevel(PairLevel):
                     start=at,
                 )
                 values.append(np.repeat(relation[chosen], masters))
-            selections.append(made)
+            selections.append(selection)
             self._parts.append(chosen)
-            at += made.n_edges
+            at += selection.n_edges
         self._asked = side
         self._shape = (len(queries), masters)
-        exchange = Exchange(partition.halo_comm, found.plan)
+        exchange = Exchange(partition.halo_comm, anchors.plan)
         none = np.zeros(0, np.int64)
         pairs = ScoredPairs(
             src=none,

@@ -186,10 +186,10 @@ class AnswerTable:
         self._n_nodes = n_nodes
         rows = np.stack((triples.queries(n_nodes).ravel(), triples.answers().ravel()), axis=1)
         route = Route(home_of(comm)(rows[:, 0]), comm.size)
-        held = np.unique(np.concatenate(comm.all_to_all(route.parts(rows))), axis=0)
-        self.queries, ptr = np.unique(held[:, 0], return_index=True)
-        self._ptr = np.append(ptr, len(held))
-        self._nodes = held[:, 1]
+        pairs = np.unique(np.concatenate(comm.all_to_all(route.parts(rows))), axis=0)
+        self.queries, ptr = np.unique(pairs[:, 0], return_index=True)
+        self._ptr = np.append(ptr, len(pairs))
+        self._nodes = pairs[:, 1]
 
     def answers(self, queries: np.ndarray) -> Answers:
         """The answers to some queries, which are ascending, each once.
@@ -198,9 +198,9 @@ class AnswerTable:
         """
         comm = self._comm
         route = Route(home_of(comm)(queries), comm.size)
-        found = [self._found(part) for part in comm.all_to_all(route.parts(queries))]
-        counts = route.back(comm.all_to_all([count for count, _ in found]))
-        nodes = np.concatenate(comm.all_to_all([nodes for _, nodes in found]))
+        replies = [self._found(part) for part in comm.all_to_all(route.parts(queries))]
+        counts = route.back(comm.all_to_all([count for count, _ in replies]))
+        nodes = np.concatenate(comm.all_to_all([nodes for _, nodes in replies]))
         number = np.repeat(route.order, counts[route.order])
         return Answers(queries, np.sort(number * self._n_nodes + nodes), self._n_nodes)
 

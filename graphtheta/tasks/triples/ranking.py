@@ -70,12 +70,12 @@ class Ranked(NamedTuple):
         """
         comm = partition.halo_comm
         n = partition.n_nodes
-        own = AnswerTable(comm, held, n)
-        known = table.answers(own.queries)
-        wanted = own.answers(own.queries)
+        wanted_table = AnswerTable(comm, held, n)
+        known = table.answers(wanted_table.queries)
+        wanted = wanted_table.answers(wanted_table.queries)
         number = known.keys // n
         node = known.keys % n
-        return cls.sent(partition, own.queries, number, node, wanted.has(number, node))
+        return cls.sent(partition, wanted_table.queries, number, node, wanted.has(number, node))
 
     @classmethod
     def sent(
@@ -116,8 +116,8 @@ class Ranked(NamedTuple):
 
         Collective: all ranks of comm.
         """
-        own = self.queries[max(begin - self.first, 0) : max(end - self.first, 0)]
-        return np.concatenate(comm.all_gather(own))
+        mine = self.queries[max(begin - self.first, 0) : max(end - self.first, 0)]
+        return np.concatenate(comm.all_gather(mine))
 
 
 class Ranks(NamedTuple):
@@ -156,12 +156,13 @@ class TripleEvaluator(LinkEvaluator):
     ):
         super().__init__(partition, layers, task, links, past)
         self._ranked = dict[str, list[tuple[Any, Ranked]]]()
-        for split, held in links.items():
+        for split, positives in links.items():
             if past is None:
-                self._ranked[split] = [(None, Ranked.of(partition, held.triples, known(None)))]
+                self._ranked[split] = [(None, Ranked.of(partition, positives.triples, known(None)))]
                 continue
             of_times = [
-                (time, held.triples.some(held.cutoff == time)) for time in self.times[split]
+                (time, positives.triples.some(positives.cutoff == time))
+                for time in self.times[split]
             ]
             self._ranked[split] = [
                 (time, Ranked.of(partition, triples, known(time))) for time, triples in of_times
@@ -195,12 +196,12 @@ class TripleEvaluator(LinkEvaluator):
         """
         n = self.partition.n_nodes
         sums = np.stack([np.stack([ranking_sums(np.zeros(0)) for _ in SIDES])] * relations)
-        for found in self.blocks(model, split):
-            query = without_reciprocal(found.query, n, relations)
+        for ranks in self.blocks(model, split):
+            query = without_reciprocal(ranks.query, n, relations)
             relation = relation_of(query, n)
             side = side_of(query, n)
             for r, s in np.unique(np.stack((relation, side), axis=1), axis=0):
-                sums[r, s] += ranking_sums(found.rank[(relation == r) & (side == s)])
+                sums[r, s] += ranking_sums(ranks.rank[(relation == r) & (side == s)])
         return np.asarray(self.job_comm.all_sum(sums))
 
     def blocks(self, model: Model, split: str) -> list[Ranks]:
@@ -212,7 +213,7 @@ class TripleEvaluator(LinkEvaluator):
         Collective: all ranks of job_comm.
         """
         comm = self.partition.halo_comm
-        found = list[Ranks]()
+        of_blocks = list[Ranks]()
 
         def take(block: QueryBlock) -> None:
             ranks = rank_block(
@@ -222,13 +223,13 @@ class TripleEvaluator(LinkEvaluator):
                 row=block.row,
                 target=block.target,
             )
-            found.append(Ranks(block.queries[block.query[block.target]], ranks))
+            of_blocks.append(Ranks(block.queries[block.query[block.target]], ranks))
 
         for time, ranked in self._ranked[split]:
             score_blocks(
                 evaluator=self, view=self.every(time), model=model, ranked=ranked, take=take
             )
-        return found
+        return of_blocks
 
 
 class QueryBlock(NamedTuple):
@@ -329,8 +330,8 @@ def rank_block(
 
     Collective: all ranks of comm.
     """
-    own = scores[query[target], row[target]]
-    parts = comm.all_gather((own, query[target]))
+    mine = scores[query[target], row[target]]
+    parts = comm.all_gather((mine, query[target]))
     true, of = (np.concatenate(x) for x in zip(*parts, strict=True))
     begin = sum(len(x) for x, _ in parts[: comm.rank])
     if outside is not None:
@@ -347,4 +348,4 @@ def rank_block(
     above, up_to = comm.all_sum(counted).T
     rank = np.where(candidates[of] > 0, 1 + (above + up_to) / 2, NO_RANK)
     rank[broken[of] > 0] = np.nan
-    return rank[begin : begin + len(own)]
+    return rank[begin : begin + len(mine)]

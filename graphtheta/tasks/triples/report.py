@@ -49,14 +49,14 @@ def relation_report(trainer: Any, split: str = "test") -> Report:
         )
     names = setup.kind.relations
     with setup.scope():
-        found = setup.evaluator.by_relation(trainer.model, split, len(names))
+        by_relation = setup.evaluator.by_relation(trainer.model, split, len(names))
     return {
         (name, SIDE_NAMES[side]): {
             "triples": int(sums[0]),
             "mrr": mrr(sums),
             **{f"hits{k}": hits(sums, k) for k in KS},
         }
-        for name, sides in zip(names, found, strict=True)
+        for name, sides in zip(names, by_relation, strict=True)
         for side, sums in enumerate(sides)
         if sums[0]
     }

@@ -82,13 +82,13 @@ class Belady(CachePolicy):
         keys = np.concatenate([np.zeros(0, np.int64), *batches])
         # as batches come in the order of time, so do the uses of a key in a stable sort
         order = np.argsort(keys, kind="stable")
-        known, first = np.unique(keys[order], return_index=True)
+        distinct, first = np.unique(keys[order], return_index=True)
         self._times = np.repeat(self._now + 1 + np.arange(len(batches)), [len(x) for x in batches])[
             order
         ].astype(np.int64)
         self._ptr = np.append(first, len(keys)).astype(np.int64)
         self._cursor = first.astype(np.int64)
-        self._numbers = LocalDirectory(known)
+        self._numbers = LocalDirectory(distinct)
         n = int(self._filled[0])
         self._when[:n] = self._next(self._own[:n], self._last[:n])
         # a falling sequence is a heap

@@ -56,16 +56,16 @@ class Agents:
         on = [np.flatnonzero(comm.machines == machine) for machine in np.unique(comm.machines)]
         for workers in on:
             position[workers] = np.arange(len(workers))
-        own = comm.machines[comm.rank]
+        here = comm.machines[comm.rank]
         self.asked = np.where(
-            comm.machines == own, np.arange(comm.size), self.mates[position % len(self.mates)]
+            comm.machines == here, np.arange(comm.size), self.mates[position % len(self.mates)]
         )
         self.of_others = [
             int(workers[position[comm.rank] % len(workers)])
             for workers in on
             if workers[0] not in self.mates
         ]
-        self.far = comm.machines != own
+        self.far = comm.machines != here
 
     def requests(self, owner: np.ndarray, row: np.ndarray) -> tuple[Route, list[np.ndarray]]:
         """Ask the workers of this machine.
@@ -154,8 +154,8 @@ class MachineCache:
         place[rest] = np.arange(len(rest))
         by_mate = np.split(number, pointers([len(x) for x in arrived])[1:-1])
         answers: list[np.ndarray] = [np.zeros(0, np.int64)] * comm.size
-        for q, own in zip(mates, by_mate, strict=True):
-            answers[q] = own
+        for q, numbers in zip(mates, by_mate, strict=True):
+            answers[q] = numbers
         slot = (
             Move(
                 comm,
@@ -167,9 +167,9 @@ class MachineCache:
             .columns["slot"]
         )
         sent = [place[x][slots[x] < 0] for x in answers]
-        given = np.append(0, np.cumsum(slot < 0))[route.bounds]
+        bounds = np.append(0, np.cumsum(slot < 0))[route.bounds]
         answered = {name: take_rows(x, np.concatenate(sent)) for name, x in fetched.items()}
-        direct = replied(comm, answered, pointers(list(map(len, sent))), given)
+        direct = replied(comm, answered, pointers(list(map(len, sent))), bounds)
         return assembled(len(owner), [(route.order[slot < 0], direct), *self._read(route, slot)])
 
     def _found(self, keys: np.ndarray, batches: int) -> tuple[np.ndarray, np.ndarray]:

@@ -187,12 +187,12 @@ def _own(
     capacity = min(rows_of(job.feature_cache, width, partition.n_nodes), most)
     caches = []
     for columns in [wide] if wide else [{name: column} for name, column in cached.items()]:
-        own = {name: n for name, n in longest.items() if name in columns}
+        lengths = {name: n for name, n in longest.items() if name in columns}
         caches.append(
             RowCache(
                 capacity,
                 make_policy(job.cache_policy, capacity, scout),
-                Slots(capacity, columns, own),
+                Slots(capacity, columns, lengths),
             )
         )
         if not wide:
@@ -230,14 +230,14 @@ def _of_machine(
     capacities = np.array(comm.all_gather(capacity))[agents.mates].tolist()
     parts = share(comm, Slots.room(capacity, wide, longest))
     slots = [Slots(n, wide, longest, part) for n, part in zip(capacities, parts, strict=True)]
-    own = slots[int(np.searchsorted(agents.mates, comm.rank))]
+    slots_here = slots[int(np.searchsorted(agents.mates, comm.rank))]
     policy = make_policy(job.cache_policy, capacity, MachineScout(scout, agents))
     line = (
         f"machine cache: up to {sum(capacities):,} rows of other machines in memory that"
         f" {len(agents.mates)} workers share, {amount(sum(x.nbytes for x in slots))}, policy"
         f" {job.cache_policy}"
     )
-    return MachineCache(partition, agents, RowCache(capacity, policy, own), slots), line
+    return MachineCache(partition, agents, RowCache(capacity, policy, slots_here), slots), line
 
 
 def _longest(partition: Partition) -> dict[str, int]:
@@ -246,7 +246,7 @@ def _longest(partition: Partition) -> dict[str, int]:
 
     Collective: all ranks of the partition.
     """
-    found = {}
+    longest = {}
     for name, column in _wide(partition).items():
         if coded(column).column.sparse:
             some = np.unique(
@@ -255,9 +255,9 @@ def _longest(partition: Partition) -> dict[str, int]:
                 ).astype(np.int64)
             )
             lengths = np.diff(partition.node.read(name, some).indptr)
-            own = int(np.quantile(lengths, SHARE_OF_ROWS, method="higher")) if len(lengths) else 0
-            found[name] = max(1, int(partition.halo_comm.all_max(np.array(own))))
-    return found
+            most = int(np.quantile(lengths, SHARE_OF_ROWS, method="higher")) if len(lengths) else 0
+            longest[name] = max(1, int(partition.halo_comm.all_max(np.array(most))))
+    return longest
 
 
 def make_policy(text: str, capacity: int, scout: Reader) -> CachePolicy | None:

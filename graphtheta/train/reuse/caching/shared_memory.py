@@ -52,7 +52,7 @@ def share(comm: Comm, n_bytes: int) -> list[np.ndarray]:
             try:
                 opened, path = stack.enter_context(named_temporary_file(folder))
                 os.posix_fallocate(opened.fileno(), 0, max(n_bytes, 1))
-                own = np.frombuffer(mmap.mmap(opened.fileno(), max(n_bytes, 1)), np.uint8)
+                part = np.frombuffer(mmap.mmap(opened.fileno(), max(n_bytes, 1)), np.uint8)
             except OSError as error:
                 raise MemoryLimitError(
                     f"{folder} has no room for {n_bytes:,} bytes that the workers of a machine"
@@ -63,7 +63,7 @@ def share(comm: Comm, n_bytes: int) -> list[np.ndarray]:
         # nobody removes a file that another one has yet to open
         with comm.agreed():
             return [
-                own if rank == comm.rank else _part_of(rank, paths[rank]) for rank in mates(comm)
+                part if rank == comm.rank else _part_of(rank, paths[rank]) for rank in mates(comm)
             ]
 
 

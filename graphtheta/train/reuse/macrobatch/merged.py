@@ -119,12 +119,12 @@ class MergedComm(WrappedComm):
 
     def _wave(self, parts: list[_Part]) -> None:
         """Do what all parts wait for."""
-        found = defaultdict(list)
+        calls_of = defaultdict(list)
         for part in parts:
             kind, *arguments = part.wanted
-            found[kind if kind != "broadcast" else (kind, arguments.pop())].append(arguments)
+            calls_of[kind if kind != "broadcast" else (kind, arguments.pop())].append(arguments)
         self._enter("together", len(parts))
-        for key, calls in sorted(found.items(), key=str):
+        for key, calls in sorted(calls_of.items(), key=str):
             if key == "gather":
                 self._joined(self._gather_flat, calls, 1)
             elif key == "swap":
@@ -147,10 +147,10 @@ class MergedComm(WrappedComm):
         messages: dict[str, int] = defaultdict(int)
         for part in parts:
             messages[part.wanted[0]] = max(messages[part.wanted[0]], part.counted[1])
-        found = sum(messages.values()), sum(part.counted[0] for part in parts)
-        self._count(*found[::-1])
+        counts = sum(messages.values()), sum(part.counted[0] for part in parts)
+        self._count(*counts[::-1])
         if _PART.get() is None:
-            self.merged += found
+            self.merged += counts
         for part in parts:
             part.counted = 0, 0
 
@@ -180,19 +180,24 @@ class MergedComm(WrappedComm):
             for q, x in receives:
                 into[q].append((x, at_most))
         sent = [
-            (q, np.concatenate([np.array([x.nbytes for x in own], LENGTH).view(np.uint8), *own]))
-            for q, own in out.items()
+            (
+                q,
+                np.concatenate(
+                    [np.array([x.nbytes for x in parts], LENGTH).view(np.uint8), *parts]
+                ),
+            )
+            for q, parts in out.items()
         ]
         received = [
-            (q, np.empty(sum(LENGTH.itemsize + x.nbytes for x, _ in own), np.uint8))
-            for q, own in into.items()
+            (q, np.empty(sum(LENGTH.itemsize + x.nbytes for x, _ in parts), np.uint8))
+            for q, parts in into.items()
         ]
         if _PART.get() is None:
             self.merged += len(sent), sum(x.nbytes for _, x in sent)
         self.move_begin(sent, received, Tag.MERGED, at_most=True).end()
-        for (q, own), (_, message) in zip(into.items(), received, strict=True):
-            begin = LENGTH.itemsize * len(own)
-            for (x, at_most), n in zip(own, message[:begin].view(LENGTH).tolist(), strict=True):
+        for (q, parts), (_, message) in zip(into.items(), received, strict=True):
+            begin = LENGTH.itemsize * len(parts)
+            for (x, at_most), n in zip(parts, message[:begin].view(LENGTH).tolist(), strict=True):
                 if n > x.nbytes or (n < x.nbytes and not at_most):
                     raise CommError(
                         f"move: rank {self.rank} expects {x.nbytes} bytes from rank {q}, got {n};"

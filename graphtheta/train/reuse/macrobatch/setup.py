@@ -67,9 +67,11 @@ def make_macrobatches(
     n_bytes = max(int(comm.all_max(np.array(first))), 1)
     line = ""
     if job.macrobatch == "auto":
-        own = int((comm.machines == comm.machines[comm.rank]).sum())
+        workers = int((comm.machines == comm.machines[comm.rank]).sum())
         limit = int(
-            comm.all_min(np.array(int(SHARE * available_bytes()) // own if room is None else room))
+            comm.all_min(
+                np.array(int(SHARE * available_bytes()) // workers if room is None else room)
+            )
         )
         groups = sum(map(len, groups_of(strategy.steps_per_epoch, views_per_step, width)))
         size = min(max(limit // n_bytes, 1), groups)

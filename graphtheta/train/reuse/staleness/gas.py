@@ -150,11 +150,11 @@ class GasBatch(ClusterBatch, HistoryBatches):
             return out
         inside, outside = np.split(rows, [out.shape[0]])
         lines = history.find(outside)
-        found = lines >= 0
+        stored = lines >= 0
         more = np.zeros((len(outside), *out.shape[1:]), out.dtype)
-        if found.any():
-            more[found] = history.read(lines[found])
-        self._reads.add(number, len(outside), step - history.steps(lines[found]))
+        if stored.any():
+            more[stored] = history.read(lines[stored])
+        self._reads.add(number, len(outside), step - history.steps(lines[stored]))
         history.store(inside, out.value, step)
         return extended(out, more, space)
 

@@ -355,16 +355,16 @@ class HecBatch(MiniBatch, HistoryBatches):
         oldest = NEVER + 1 if self.ls == NO_LIMIT or number == FEATURES else step - self.ls
         lines = history.find(mirrors, oldest)
         values = np.zeros((len(mirrors), *like.shape[1:]), like.dtype)
-        found = lines >= 0
-        if found.any():
-            values[found] = history.read(lines[found])
-        self._reads.add(number, len(mirrors), step - history.steps(lines[found]))
+        present = lines >= 0
+        if present.any():
+            values[present] = history.read(lines[present])
+        self._reads.add(number, len(mirrors), step - history.steps(lines[present]))
         if self.fetch:
-            missed = np.flatnonzero(~found)
-            values[missed], found[missed] = self._link.fetch(
+            missed = np.flatnonzero(~present)
+            values[missed], present[missed] = self._link.fetch(
                 mirrors[missed], partial(self._answer, number, like)
             )
-        return values, found
+        return values, present
 
     def _answer(
         self, number: int, like: np.ndarray, masters: np.ndarray
@@ -374,11 +374,11 @@ class HecBatch(MiniBatch, HistoryBatches):
             return np.ones(len(masters), bool), packed(self._whole.node, masters)
         history = self._own[number]
         lines = history.find(masters)
-        known = lines >= 0
+        present = lines >= 0
         rows = np.zeros((len(lines), *like.shape[1:]), like.dtype)
-        if known.any():
-            rows[known] = history.read(lines[known])
-        return known, rows
+        if present.any():
+            rows[present] = history.read(lines[present])
+        return present, rows
 
     # ---- between steps
 

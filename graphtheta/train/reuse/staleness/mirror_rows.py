@@ -114,10 +114,10 @@ class MirrorRows:
         )
         arrived = np.concatenate(self.comm.all_to_all(list(rows)))
         values = np.empty_like(arrived)
-        found = np.empty(len(mirrors), bool)
+        present = np.empty(len(mirrors), bool)
         values[order] = arrived
-        found[order] = np.concatenate(self.comm.all_to_all(list(known)))
-        return values, found
+        present[order] = np.concatenate(self.comm.all_to_all(list(known)))
+        return values, present
 
 
 class Push(NamedTuple):

@@ -52,9 +52,9 @@ def surroundings(p: Partition, wide: bool = True) -> Partition:
         sources=alone,
         destinations=alone,
     )
-    found = locate(p, p.gid[p.n_masters :])
+    places = locate(p, p.gid[p.n_masters :])
     node = {
-        name: _joined(p, found.plan, found.row, p.node.read(name))
+        name: _joined(p, places.plan, places.row, p.node.read(name))
         for name in p.node.names()
         if wide or name not in p.node.wide()
     }
