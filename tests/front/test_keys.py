@@ -159,6 +159,8 @@ TABLE: dict[str, Effect] = {
     "norm": Effect("layer"),
     "jumping": Effect("concat"),
     "aggregator": Effect("max", {"model": "sage"}),
+    "neighbours": Effect(3, {"model": "sage", "aggregator": "concat"}, needed=True),
+    "neighbour_order": Effect("time", {"model": "sage", "aggregator": "lstm"}),
     "activation": Effect("tanh"),
     "feature_dropout": Effect(0.9),
     "edge_drop": Effect(0.5),
