@@ -18,6 +18,7 @@ perceptron of the paper's pooling aggregator.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import Field
@@ -26,6 +27,7 @@ from graphtheta.errors import ConfigError
 
 from ..engine.layer.layer import Layer
 from ..engine.layer.ordered import Concat
+from ..engine.layer.staged import Staged
 from ..ops.autodiff.tape import Parameter
 from ..ops.functions.dense import matmul, to_dense
 from ..ops.functions.elementwise import add
@@ -79,7 +81,7 @@ class SAGE(Layer):
                 f"SAGE: order={order!r} has no meaning with aggregator {aggregator!r}, only with"
                 f" {', '.join(IN_ORDER)}; leave it out"
             )
-        sums = {
+        sums: dict[str, Callable[[], Staged]] = {
             "lstm": lambda: LSTM(d_in, d_out, order),
             "gru": lambda: GRU(d_in, d_out, order),
             "concat": lambda: Concat(neighbours or 0, order),

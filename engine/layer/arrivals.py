@@ -60,23 +60,23 @@ class Arrivals:
         """
         if "_arrivals" not in level.__dict__:
             with level.passes[0].senders.comm.ledger.stage("batch"):
-                level.__dict__["_arrivals"] = cls._made(level)
+                level.__dict__["_arrivals"] = cls._first(level)
         arrivals: Arrivals = level.__dict__["_arrivals"]
         return arrivals
 
     @classmethod
-    def _made(cls, level: Level) -> Arrivals:
+    def _first(cls, level: Level) -> Arrivals:
         row, stored = _of_selections(level.passes, MASTER)
         crossings, rows = zip(*map(_crossing, level.passes), strict=True)
-        made = cls(
+        arrivals = cls(
             n_edges=level.n_edges,
             stored=stored,
             crossings=[*crossings],
             row=np.concatenate((row, *rows)),
             tie=np.zeros(0, np.int64),
         )
-        made.tie = made.brought({"": level.tie})[""]
-        return made
+        arrivals.tie = arrivals.brought({"": level.tie})[""]
+        return arrivals
 
     @property
     def received(self) -> int:
@@ -102,7 +102,7 @@ class Arrivals:
             )
             for c in self.crossings
         ]
-        found = {
+        arrived = {
             name: buffers.empty((self.received, *x.shape[1:]), x.dtype)
             for name, x in values.items()
         }
@@ -111,11 +111,11 @@ class Arrivals:
 
             def put(rows: np.ndarray, part: Columns, begin: int = at) -> None:
                 for name, x in part.items():
-                    found[name][begin + rows] = x
+                    arrived[name][begin + rows] = x
 
             move.end(put)
             at += c.exchange.plan.n_rows
-        return found
+        return arrived
 
     def joined(self, x: np.ndarray, arriving: np.ndarray) -> np.ndarray:
         """A value of the edges in the order of the level, followed by its rows that arrive."""
@@ -134,13 +134,13 @@ class Arrivals:
             n = c.exchange.plan.n_rows
             moves.append(c.exchange.to_mirrors_begin({"": x[at : at + n]}))
             at += n
-        found = x[: len(self.stored)]
+        in_order = x[: len(self.stored)]
         if len(self.stored) < self.n_edges:
-            found = buffers.empty((self.n_edges, *x.shape[1:]), x.dtype)
-            found[self.stored] = x[: len(self.stored)]
+            in_order = buffers.empty((self.n_edges, *x.shape[1:]), x.dtype)
+            in_order[self.stored] = x[: len(self.stored)]
         for c, move in zip(self.crossings, moves, strict=True):
-            found[c.edges] = move.end()[""]
-        return found
+            in_order[c.edges] = move.end()[""]
+        return in_order
 
     def blocks(self, key: np.ndarray | None, most: int | None) -> list[Block]:
         """The in-edges of each row, one after another.

@@ -141,7 +141,7 @@ class InOrder:
         of_parameters: list[Any] = []
         for name, turns in self._turns.items():
             assert self.arrivals is not None
-            given = {
+            of_ends = {
                 part: total_grads[part_of(name, part)]
                 for part in turns.shapes
                 if part_of(name, part) in total_grads
@@ -149,8 +149,8 @@ class InOrder:
             x = self.arrivals.joined(messages[message_of(name)], self._arrived.pop(name))
             back = buffers.full(x.shape, 0, x.dtype)
             sums: list[Any] = [np.zeros(p.shape) for p in turns.parameters]
-            for block in self._blocks.pop(name) if given else ():
-                g = {part: rows[block.rows] for part, rows in given.items()}
+            for block in self._blocks.pop(name) if of_ends else ():
+                g = {part: rows[block.rows] for part, rows in of_ends.items()}
                 each, learned = turns.backpropagate(
                     buffers.taken(x, block.edges), block.turns, self._gid[block.rows], g
                 )
@@ -159,7 +159,7 @@ class InOrder:
                     if part is not None:
                         total += part
             of_parameters += sums
-            if given and self._phase.outputs[message_of(name)].requires_grad:
+            if of_ends and self._phase.outputs[message_of(name)].requires_grad:
                 with self._ledger.stage("move"):
                     grads[message_of(name)] = self.arrivals.returned(back)
         return grads, of_parameters

@@ -204,12 +204,12 @@ class Recurrence:
             UserFunctionError: The step reads a parameter that it did not read over no rows.
         """
         grads = Gradients()
-        given = []
+        taken = []
         with self._tape(record=True) as tape:
             for turn, (message, state) in zip(
                 turns, self._states(messages, turns, gid), strict=True
             ):
-                given.append(message)
+                taken.append(message)
                 # a state that no row ends with may be computed together with the next one
                 for name, g in gradients.items() if turn.last_of_some else ():
                     padded = np.zeros(state[name].value.shape, self.dtype)
@@ -221,9 +221,9 @@ class Recurrence:
                 " workers would disagree on what is trained; read it in every step but the first"
             )
         tape.backpropagate(grads)
-        back = [grads.of(x) for x in given]
+        back = [grads.of(x) for x in taken]
         each = [
-            np.zeros_like(x.value) if g is None else g for x, g in zip(given, back, strict=True)
+            np.zeros_like(x.value) if g is None else g for x, g in zip(taken, back, strict=True)
         ]
         return np.concatenate([messages[:0], *each]), [grads.of(p) for p in self.parameters]
 
@@ -242,17 +242,17 @@ class Recurrence:
 
     def _next(self, before: State | None, message: Var) -> State:
         """The state after a step."""
-        given = before if before is None or "" not in before else before[""]
+        state: Any = before if before is None or "" not in before else before[""]
         with naming(f"step of {self.owner}"):
-            after = self.step(given, message)
-        state = after if isinstance(after, dict) else {"": after}
-        if not state or not all(isinstance(x, Var) and x.space is not None for x in state.values()):
-            kinds = ", ".join(type(x).__name__ for x in state.values()) or "nothing"
+            state = self.step(state, message)
+        values: State = state if isinstance(state, dict) else {"": state}
+        if not values or not all(isinstance(x, Var) and x.space for x in values.values()):
+            kinds = ", ".join(type(x).__name__ for x in values.values()) or "nothing"
             raise UserFunctionError(
                 f"step of {self.owner} returned {kinds}; expected the next state, one value for"
                 " each row or a dict of such values, computed from the message"
             )
-        return state
+        return values
 
     def _tape(self, record: bool) -> Tape:
         """A tape for steps. Workers make other numbers of steps, so the steps draw from one draw of

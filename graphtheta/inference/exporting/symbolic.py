@@ -14,8 +14,8 @@ import numpy as np
 from graphtheta.base.wording import shown
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.layer.module import Module
+from graphtheta.engine.layer.opened import Totals
 from graphtheta.engine.layer.settings import pass_settings
-from graphtheta.engine.layer.superstep import Totals
 from graphtheta.errors import ColumnError, ConfigError
 from graphtheta.models.mlp import Dense
 from graphtheta.models.network import Network

@@ -216,13 +216,13 @@ def _loads(
             )
             loads.add({PASSES: sweeps, EXPRESSIONS: sweeps * len(phase.order)})
             for name, a in dry_run.supersteps[entry.superstep].in_order(phase).items():
-                for o in turns_of(a, name, phase).called:
-                    cost = node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize)
+                for call in turns_of(a, name, phase).called:
+                    cost = node_cost(PRIMITIVES.get(call.name), call.inputs, call.outputs, itemsize)
                     # the steps run forward, again for backward, and backward
-                    if is_product(o):
+                    if is_product(call):
                         loads.add({PRODUCT: (1 if again else 4) * cost.flops * edges})
                     else:
-                        loads.add({_kind(o): (1 if again else 3) * cost.bytes * edges})
+                        loads.add({_kind(call): (1 if again else 3) * cost.bytes * edges})
     loads.add({NODES: UPDATE_PASSES * dry_run.parameters * itemsize})
     loads.add({OPERATIONS: len(dry_run.operations), PARAMETERS: len(skeleton.order), STEPS: 1})
     return loads
