@@ -18,6 +18,7 @@ from graphtheta.errors import UserFunctionError
 from ..autodiff.naming import naming
 from ..autodiff.space import RowSpace
 from ..autodiff.tape import Gradients, Parameter, Tape, Var, current, space_of, value_of
+from ..parallel import buffers
 from .rows import prefix
 
 # from the state, None at first, and a message to the next state
@@ -212,7 +213,7 @@ class Recurrence:
                 taken.append(message)
                 # a state that no row ends with may be computed together with the next one
                 for name, g in gradients.items() if turn.last_of_some else ():
-                    padded = np.zeros(state[name].value.shape, self.dtype)
+                    padded = buffers.full(state[name].value.shape, 0, self.dtype)
                     padded[turn.leaving] = g[turn.leaving]
                     grads.add(state[name], padded)
         if not set(_read(tape)) <= set(self.parameters):
@@ -221,11 +222,11 @@ class Recurrence:
                 " workers would disagree on what is trained; read it in every step but the first"
             )
         tape.backpropagate(grads)
-        back = [grads.of(x) for x in taken]
-        each = [
-            np.zeros_like(x.value) if g is None else g for x, g in zip(taken, back, strict=True)
-        ]
-        return np.concatenate([messages[:0], *each]), [grads.of(p) for p in self.parameters]
+        back = buffers.empty(messages.shape, self.dtype)
+        for turn, message in zip(turns, taken, strict=True):
+            g = grads.of(message)
+            back[turn.begin : turn.end] = 0 if g is None else g
+        return back, [grads.of(p) for p in self.parameters]
 
     def _states(
         self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray
