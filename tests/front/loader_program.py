@@ -1,7 +1,5 @@
 """GraphSAGE of PyTorch Geometric on batches of GraphTheta, on one worker or on several."""
 
-import sys
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -20,16 +18,16 @@ class Net(torch.nn.Module):
         return self.last(torch.relu(self.first(x, edge_index)), edge_index)
 
 
-def main(mode="cooperative", epochs=5):
+def main():
     comm = gt.start()
     graph = gt.load("sbm")
     # one sample for all layers, as a single edge_index has it
-    train = gt.Loader(graph, fanout=[6, 6], share_sample=True, batch_size=64, mode=mode, prefetch=2)
+    train = gt.Loader(graph, fanout=[6, 6], share_sample=True, batch_size=64, prefetch=2)
     test = gt.Loader(graph, targets="test", fanout="all,all", batch_size=256, order="ids")
     torch.manual_seed(0)  # the same first weights on all workers
     model = Net(graph.n_features, 32, graph.n_classes)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(epochs):
+    for _ in range(5):
         for batch in train:
             optimiser.zero_grad()
             out = model(batch.x, batch.edge_index)[: batch.batch_size]
@@ -46,6 +44,6 @@ def main(mode="cooperative", epochs=5):
 
 
 if __name__ == "__main__":
-    accuracy = main(*sys.argv[1:])
+    accuracy = main()
     if gt.start().rank == 0:
         print(f"test accuracy {accuracy:.4f}")

@@ -203,8 +203,9 @@ class StrategyKeys(Options):
     """Order of the targets of an epoch: random, with sampler=temporal and edges, links or triples
     in batches of about one time; batches of targets that are near each other
     (proximity:sequences=5, or auto for as few as mix the classes), which share more of their
-    neighbourhoods; or batches with equal numbers of targets of each class (balanced), in which
-    those of rare classes come repeatedly and not all of frequent classes come; give your own as
+    neighbourhoods; batches with equal numbers of targets of each class (balanced), in which those
+    of rare classes come repeatedly and not all of frequent classes come; or by their ids in every
+    epoch (ids); give your own as
     FILE.py:Class."""
     fanout: Annotated[tuple[int, ...], MINI] = ()
     """Neighbours sampled per node, one number per hop from the targets outwards, such as 10,10; all
