@@ -230,6 +230,14 @@ def test_sampled_steps_are_timed(tmp_path: Path) -> None:
 
 
 @pytest.mark.second
+def test_batches_of_loaders_are_timed(tmp_path: Path) -> None:
+    words = ("--graph", GRAPH, "--fanout", "3,2", "--targets", "20", "--batches", "2", "--peers")
+    (row,) = rows_of("loader", tmp_path, *words)
+    assert (row["contender"], row["note"], row["runs"]) == ("graphtheta", "", 2)
+    assert 20 < row["nodes"] <= 20 * 4 * 3 and row["seconds"] > 0
+
+
+@pytest.mark.second
 def test_the_start_is_timed_by_part(tmp_path: Path) -> None:
     row, small = rows_of("build", tmp_path, "--graph", GRAPH, "--peers")
     assert [(r["contender"], r["note"], r["runs"]) for r in (row, small)] == [
