@@ -32,7 +32,7 @@ OF_USERS = ("my_layers.py", "net.py", "train.py")
 # words that the documents once had, with those of the field that replaced them
 FORBIDDEN = {
     r"\bstands? for (?:several|others?|edges)\b": "has an importance weight",
-    r"(?<!random )\bwalk(?:s|ed|ing)?\b": "traverse; with back: backpropagate",
+    r"(?<!random )(?<!\")\bwalk(?:s|ed|ing)?\b": "traverse; with back: backpropagate",
     r"\bwires?\b": "transport",
     r"\bviews? (?:is|are) grown\b|\bgrow(?:s|n|ing)? (?:a |the )?views?\b|\bwidens?\b": (
         "expand the frontier"

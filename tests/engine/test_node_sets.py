@@ -418,6 +418,6 @@ def test_a_sampler_without_nodes_is_refused(size, monkeypatch):
 def test_neighbourhoods_of_targets_need_another_sampler():
     with pytest.raises(
         ConfigError,
-        match="sampler=saint_node chooses the nodes of a batch and not neighbours of targets",
+        match="fanout=3 has no meaning with sampler=saint_node; drop --fanout, or choose another",
     ):
         gt.sample(TRAINED, [0], [3], sampler="saint_node")

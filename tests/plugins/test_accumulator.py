@@ -41,4 +41,5 @@ def test_ranks_agree_and_every_parameter_is_trained(keys, partitioner):
     training.assert_same(one, three)
     assert not one[2]
     start = plugin.Net(*one[1][-1].shape).state()
-    assert all(np.abs(x - start[name]).min() > 0 for name, x in zip(sorted(start), one[1], strict=True))
+    pairs = zip(sorted(start), one[1], strict=True)
+    assert all(np.abs(x - start[name]).min() > 0 for name, x in pairs)
