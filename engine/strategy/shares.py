@@ -44,9 +44,8 @@ class SharedBatch(Strategy):
         return super().makers(epoch, first, last)
 
     def search(self, epoch: int, first: int, last: int) -> Searched | None:
-        batches = range(first // self._workers, -(-last // self._workers))
-        (i,) = batches
-        sampler = self._repeated(epoch, i)
+        # a group is a batch
+        sampler = self._repeated(epoch, first // self._workers)
         return neighbourhoods(
             partition=self.partition,
             layers=self.layers,

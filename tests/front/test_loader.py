@@ -320,6 +320,7 @@ def test_types_have_their_own_nodes_columns_and_edges():
         ({"fanout": [2], "to": "jax"}, ConfigError, "to='jax' is no form of batches"),
         ({"fanout": [2], "lr": 0.1}, ConfigError, "lr has no meaning for gt.Loader"),
         ({"fanout": [2], "fan_out": 3}, ConfigError, "fan_out.*did you mean 'fanout'"),
+        ({"fanout": [2], "strategy": "global"}, ConfigError, "strategy=global"),
         ({"fanout": [2], "prefetch": -1}, ConfigError, "prefetch: got -1"),
         ({"fanout": [2], "drop_last": 3}, ArgumentError, "drop_last is 3"),
         ({"fanout": [2], "targets": "valid"}, ConfigError, "targets='valid' is no set of nodes"),

@@ -229,8 +229,8 @@ class DGL:
                 )
             blocks.append(made)
         first = counts(batch.n_targets)
-        nodes = {kind: columns[self._dgl.NID] for kind, columns in named.items()}
-        return nodes, {kind: x[: first[kind]] for kind, x in nodes.items()}, blocks
+        inputs = {kind: columns[self._dgl.NID] for kind, columns in named.items()}
+        return inputs, {kind: x[: first[kind]] for kind, x in inputs.items()}, blocks
 
     def _edge_data(
         self, edge: np.ndarray, weight: np.ndarray, columns: dict[str, Any]

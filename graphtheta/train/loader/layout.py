@@ -122,4 +122,4 @@ def _part(x: Any, widths: list[int] | None, code: int) -> Any:
 def _known(y: np.ndarray) -> np.ndarray:
     """Which nodes have a label, [n] bool."""
     known = y >= 0 if y.dtype.kind in "iu" else ~np.isnan(y)
-    return known.reshape(len(y), -1).any(axis=1)
+    return np.any(known.reshape(len(y), -1), axis=1)

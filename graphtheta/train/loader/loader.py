@@ -39,6 +39,7 @@ from graphtheta.train.reuse.reuse import Reuse
 
 MODES = ("cooperative", "independent")
 DIRECTIONS = ("in", "out")
+STRATEGIES = ("mini", "cluster")
 # keys of a job that a loader reads
 READ = (
     "strategy",
@@ -329,6 +330,11 @@ def _job(keys: Mapping[str, Any]) -> Job:
     hops = _n_hops(keys.get("fanout", ()))
     # in both modes a worker has the whole of its batch, and fetches the features
     job = Job(**{"strategy": "mini", **keys, "mode": "independent", "layers": max(hops, 1)})
+    if job.strategy not in STRATEGIES:
+        raise ConfigError(
+            f"strategy={job.strategy} has no meaning for gt.Loader; choose from"
+            f" {', '.join(STRATEGIES)}"
+        )
     if job.strategy == "mini" and not job.fanout and job.is_default("sampler"):
         raise ConfigError(
             "fanout is empty; give a number of neighbours for each hop, such as [10, 5]"

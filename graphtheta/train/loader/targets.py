@@ -31,6 +31,7 @@ class Nodes:
     @cached_property
     def _by_id(self) -> np.ndarray:
         """The nodes in the order of their ids."""
+        assert self._ids is not None
         return np.argsort(self._ids)
 
     def rows(self, targets: Any, partition: Partition) -> np.ndarray:
