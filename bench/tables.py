@@ -467,7 +467,14 @@ TABLES = {
         {"graph": "{graph}", "workers": "{workers}", "order": "{order}", "cache": "{cache}"}
         | POLICIES
         | {"rows, none": "{rows}", "rows, belady": "{fewest}"},
-        where=lambda row: row["cache"] in ("5 %", "20 %"),
+        where=lambda row: row["cache"] in ("5 %", "20 %") and row.get("targets") != 50,
+    ),
+    "caches-order": Table(
+        "caches",
+        {"graph": "{graph}", "order": "{order}"},
+        across="{cache}",
+        cell="{fifo:.0%}, {degree:.0%}, {belady:.0%} of {rows:,.0f}",
+        where=_is(targets=50),
     ),
     "together": Table(
         "together",
