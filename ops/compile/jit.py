@@ -40,7 +40,8 @@ OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 FAST = {"contract", "nsz", "arcp"}
 # they allocate nothing, so references are not counted; with these options compilation takes a third
 # less time
-kernel_form = numba.njit(**OPTIONS, error_model="numpy", fastmath=FAST, _nrt=False)
+KERNEL: dict[str, Any] = {**OPTIONS, "error_model": "numpy", "fastmath": FAST, "_nrt": False}
+kernel_form = numba.njit(**KERNEL)
 _compiled = 0
 
 

@@ -20,15 +20,12 @@ def names(dtype: str) -> dict[str, Any]:
     """What each name stands for in loops over numbers of a float type."""
     number = getattr(np, dtype)
     compiled = numba.njit(error_model="numpy", fastmath=FAST)
-    functions = {
-        name: (
-            numberwise(function.lanes)
-            if function.loop is None
-            else compiled(function.loop(number, exp_down, expm1_down))
-        )
-        for name, function in FUNCTIONS.items()
-        if function.lazy
-    }
+    functions = {}
+    for name, function in FUNCTIONS.items():
+        if function.lazy and function.loop is not None:
+            functions[name] = compiled(function.loop(number, exp_down, expm1_down))
+        elif function.lazy and function.lanes is not None:
+            functions[name] = numberwise(function.lanes)
     return {
         **functions,
         "np": np,
