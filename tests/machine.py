@@ -25,6 +25,7 @@ MODELS = {
     "sage mean": ("sage", {}),
     "sage max": ("sage", {"aggregator": "max"}),
     "sage sum": ("sage", {"aggregator": "sum", "norm": "layer", "layers": 3, "residual": True}),
+    "sage lstm": ("sage", {"aggregator": "lstm"}),
     "gin": ("gin", {"norm": "batch", "train_eps": True}),
     "gine": ("gine", {"norm": "batch", "train_eps": True}),
     "gat": ("gat", {"attention_dropout": 0.3, "feature_dropout": 0.2, "out_heads": 3}),

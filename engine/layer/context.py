@@ -65,9 +65,14 @@ class Superstep:
     stored: dict[str, str] = field(default_factory=dict)
     along: int | None = None
 
+    @property
+    def ordered(self) -> dict[str, Ordered]:
+        """Its sums in order, by name of the total."""
+        return {} if self.opened is None else self.opened.ordered
+
     def in_order(self, phase: Phase) -> dict[str, Ordered]:
-        """The sums in order of a phase, by name of the total: those of the last one."""
-        return self.opened.ordered if self.opened is not None and phase.result is None else {}
+        """The sums in order of a phase: the last one has them."""
+        return self.ordered if phase.result is None else {}
 
     def order(self, counts: Counts) -> list[str]:
         """Whether product or sum comes first in a level of some size, one line for each product."""

@@ -151,6 +151,24 @@ def test_moves_are_told_on_several_workers() -> None:
     assert re.search(rf"move totals .* {4 * (8 + 8 + 128)} B, 0 flops", texts[0])
 
 
+def test_messages_in_order_are_told_edge_by_edge() -> None:
+    graph = gt.load("sbm:n_nodes=200,n_edges=1200,classes=3,features=8")
+    keys = {"aggregator": "lstm", "neighbour_order": "src.in_degree", "hidden": 16}
+
+    def program(comm, partitioner):
+        return gt.explain("sage", graph, comm=comm, partitioner=partitioner, **keys)
+
+    beside, text = (run_simulated(3, program, p)[0] for p in ("1d-dst", "1d-src"))
+    for words in (
+        "in order lstm of src.column_0 + layers.0.sum.bias, by src.in_degree",
+        "steps of lstm",
+    ):
+        assert words in text and words in beside
+    # four gates of 16 numbers, and the degree
+    assert re.search(rf"move messages +\d+ edges +{4 * (4 * 16 + 1)} B, 0 flops", text)
+    assert "move messages" not in beside
+
+
 def test_a_trainer_is_explained_as_it_is() -> None:
     trainer = gt.Trainer("sage", gt.load("sbm:n_nodes=200,n_edges=1200,classes=3,features=8"))
     assert "mean of src.z" in gt.explain(trainer)

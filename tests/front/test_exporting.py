@@ -118,6 +118,7 @@ def test_weights_have_the_names_and_shapes_of_the_other_library() -> None:
         ("gipa", "pyg", "GIPA has no counterpart in pyg", {}),
         ("gat_e", "dgl", "GATE has no counterpart in dgl", {}),
         ("sage", "dgl", "aggregator='max' has no counterpart", {"aggregator": "max"}),
+        ("sage", "pyg", "aggregator='lstm' has no counterpart", {"aggregator": "lstm"}),
         ("gat", "pyg", "separate=True has no counterpart", {"separate": True}),
         ("gcn", "pyg", "runs along out edges", {"direction": "out"}),
         ("gcn", "jax", "library 'jax' is not known", {}),

@@ -22,7 +22,12 @@ KEYS = dict(
     backend="reference",
     partitioner="vertex-cut",
 )
-MODELS = [{"model": "gcn"}, {"model": "gat", "heads": 2}, {"model": "sage", "aggregator": "max"}]
+MODELS = [
+    {"model": "gcn"},
+    {"model": "gat", "heads": 2},
+    {"model": "sage", "aggregator": "max"},
+    {"model": "sage", "aggregator": "lstm"},
+]
 
 
 def trained(comm, **keys):
@@ -37,7 +42,7 @@ def trained(comm, **keys):
     return losses, metrics, comm.ledger.since(before)["move"]["bytes"], error
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda m: m["model"])
+@pytest.mark.parametrize("model", MODELS, ids=lambda m: " ".join(map(str, m.values())))
 def test_training_moves_little_and_half_the_bytes(model):
     exact, half = (run_simulated(3, trained, halo=halo, **model) for halo in ("exact", "bf16"))
     np.testing.assert_allclose(half[0][0], exact[0][0], rtol=2e-2)

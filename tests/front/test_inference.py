@@ -127,6 +127,7 @@ def test_workers_and_blocks(size: int, placement: tuple[str, str], n_blocks: int
     "keys",
     [
         {"model": "sage", "norm": "batch", "residual": True},
+        {"model": "sage", "aggregator": "lstm"},
         {"model": "gcn", "jumping": "concat", "direction": "both"},
         {"model": "gcn", "precompute": "yes"},
         {"model": "sage", "task": "link", "eval_negatives": 3},

@@ -111,6 +111,14 @@ def test_auto_measures(keys, on):
             {"model": "sage", "aggregator": "max", "dropout": 0.5},
             "called with other values than graph.x",
         ),
+        (
+            {"model": "sage", "aggregator": "lstm"},
+            "the total of SAGE is not that of one aggregator",
+        ),
+        (
+            {"model": "sage", "aggregator": "attention"},
+            "the total of SAGE is not that of one aggregator",
+        ),
         ({"strategy": "cluster"}, "precompute=yes has no meaning with strategy=cluster"),
         ({"task": "link"}, "precompute=yes has no meaning with task=link"),
     ],

@@ -23,6 +23,8 @@ STRATEGIES = {
 MODELS = {
     "gcn": {"model": "gcn", "residual": True},
     "sage": {"model": "sage", "aggregator": "max", "norm": "batch"},
+    "in order": {"model": "sage", "aggregator": "gru", "neighbour_order": "src.out_degree"},
+    "gated": {"model": "sage", "aggregator": "gated"},
     "gin": {"model": "gin", "norm": "batch", "jumping": "max"},
     "gat": {"model": "gat", "attention_dropout": 0.4, "feature_dropout": 0.2, "heads": 2},
     "gat_e": {"model": "gat_e", "residual": True, "heads": 2, "direction": "both"},

@@ -103,7 +103,7 @@ class _Listing(Tape):
         ]
         sums = {
             name: [type(a).__qualname__, self.methods(type(a)), self.text(vars(a))]
-            for name, a in traced.sums.items()
+            for name, a in {**traced.sums, **step.ordered}.items()
         }
         return [step.direction, step.along, nodes, roots, sums]
 

@@ -39,7 +39,8 @@ def fingerprints(model: ModelOnGraph, values: bool = True) -> dict[str, np.ndarr
     ``values``, hashes.
 
     Raises:
-        ConfigError: Its outputs are not those of nodes; on all ranks together.
+        ConfigError: Its outputs are not those of nodes, or depend on the order of edges; on all
+            ranks together.
 
     Collective: all ranks.
     """
@@ -47,6 +48,11 @@ def fingerprints(model: ModelOnGraph, values: bool = True) -> dict[str, np.ndarr
         raise ConfigError(
             "layers are kept of a task with outputs of nodes, evaluated without times; for another"
             " task, run it on the whole graph"
+        )
+    if in_order := [step.layer for step in model.probe.supersteps if step.ordered]:
+        raise ConfigError(
+            f"{in_order[0]} sums messages in the order of edges, which two graphs with equal edges"
+            " may have in another one, so no values of layers are kept; run it on the whole graph"
         )
     p = model.partition
     layers = model.probe.layers

@@ -198,7 +198,7 @@ class _Subject:
             other=fitting.other,
             outside=outside,
             layers=dry_run.layers,
-            in_order=any(step.opened and step.opened.ordered for step in dry_run.supersteps),
+            in_order=any(step.ordered for step in dry_run.supersteps),
             unread=dry_run.unread,
             notes=list(slow),
         )
