@@ -9,7 +9,7 @@ from graphtheta.engine.sampling.drawing import Neighbours, WeightedNodes
 
 @gt.STRATEGIES.add
 class Walks(gt.OwnStrategy):
-    name = "walks"
+    name = "random_walks"
     weighs_loss = True
 
     def __init__(

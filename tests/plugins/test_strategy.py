@@ -33,7 +33,7 @@ JOB: dict[str, Any] = {
     "dropout": 0.0,
 }
 ELSEWHERE = {"partitioner": "vertex-cut", "masters": "block"}
-WALKS = "walks:roots=5,length=3"
+WALKS = "random_walks:roots=5,length=3"
 CURRICULUM = "curriculum:clusters=3"
 OWN_VIEWS = {"mode": "independent", "views_per_step": 2}
 
@@ -240,7 +240,7 @@ def test_edges_and_their_weights() -> None:
 def test_the_loss_of_walks_estimates_that_of_all_targets() -> None:
     """The mean over batches of an untrained model is about the loss of the whole graph."""
     keys = {**JOB, "lr": 1e-12, "epochs": 60}
-    walks = gt.Trainer(graph=GRAPH, strategy="walks:counted=300", **keys)
+    walks = gt.Trainer(graph=GRAPH, strategy="random_walks:counted=300", **keys)
     walked = np.mean([walks.train_epoch(epoch) for epoch in range(60)])
     whole = gt.Trainer(graph=GRAPH, strategy="global", **keys).train_epoch(0)
     # means over neighbours inside a batch are not those of the graph
@@ -424,9 +424,9 @@ def test_what_is_no_strategy(tmp_path: Path) -> None:
         f"{file}:None": f"{file} has no strategy None",
         str(tmp_path / "no.py:Half"): "the strategy file .* does not exist",
         f"{WALKS},steps=3": "there is no option 'steps'; there is roots, length, counted",
-        "walks:roots=few": "roots is 'few'; expected a value of type int",
+        "random_walks:roots=few": "roots is 'few'; expected a value of type int",
         "mini:batch_size=3": "mini has no options; its settings are keys of the job",
-        "wlks": "did you mean 'walks'",
+        "random_wlks": "did you mean 'random_walks'",
     }.items():
         for size in (1, 2):
             for message in run_simulated(size, raised, strategy=text):
@@ -456,8 +456,10 @@ def test_batches_of_two_kinds_share_no_step_of_independent_workers() -> None:
 
 def test_keys_of_the_package_have_no_meaning_with_it() -> None:
     for name, x in {"batch_size": 5, "fanout": "3", "clusters": 3, "precompute": "yes"}.items():
-        with pytest.raises(ConfigError, match=f"{name}={x} has no meaning with strategy=walks"):
-            gt.Job(strategy="walks", **{name: x})
+        with pytest.raises(
+            ConfigError, match=f"{name}={x} has no meaning with strategy=random_walks"
+        ):
+            gt.Job(strategy="random_walks", **{name: x})
     assert plugins.strategy.Walks.name in gt.STRATEGIES
     assert plugins.curriculum.Curriculum.name in gt.STRATEGIES
     assert gt.Job(strategy="a/b.py:Mine:x=1").folder == Path("runs", "sbm-gcn-Mine")
