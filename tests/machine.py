@@ -45,6 +45,8 @@ MODELS = {
     "gipa max": ("gipa", {"reduce": "max"}),
     "mlp": ("mlp", {"norm": "layer"}),
 }
+# models that read the edges of a node in their order
+IN_ORDER = ("sage lstm",)
 
 
 class Alone(Model):

@@ -559,3 +559,9 @@ def test_commands_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     np.testing.assert_allclose(
         np.load("two.npz")["prediction"], np.load("one.npz")["prediction"], rtol=1e-9, atol=1e-9
     )
+
+
+def test_values_of_layers_with_an_order_of_edges_are_not_kept(tmp_path: Path) -> None:
+    trainer = gt.Trainer("sage", OLD, aggregator="lstm", **KEYS)
+    with pytest.raises(ConfigError, match=r"SAGE sums messages in the order .* the whole graph"):
+        trainer.on(OLD).keep_layers(tmp_path / "kept")
