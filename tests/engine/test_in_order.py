@@ -13,7 +13,9 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.context import ActiveGraph
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.sampling.candidates import Sample
 from graphtheta.engine.train.gradient_sum import GradientSum
+from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import CheckError, ColumnError, ConfigError, UserFunctionError
 from graphtheta.ops import Tape, Var, dtype_scope
@@ -242,6 +244,50 @@ def test_blocks_of_rows_change_nothing(kind, monkeypatch):
     found = run_simulated(1, numbers, graph, maker(kind))[0]
     for mine, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12)
+
+
+class Weighted:
+    """A sampler that keeps two of three edges, each with a weight."""
+
+    hops = None
+
+    def choose(self, frontier, *, hop, step):
+        samples = []
+        for candidates in frontier.candidates:
+            edges = candidates.listed()
+            gid = frontier.relation.gid[edges.stored]
+            edges, times = edges.kept(np.where(gid % 3 > 0, 1 + gid % 2, 0))
+            samples.append(edges.weighted(times.astype(float)))
+        return Sample(samples)
+
+
+@pytest.mark.parametrize("kind", TWINS)
+def test_sampled_edges_are_taken_as_if_there_were_no_others(kind):
+    graph = example()
+    make = maker(kind, "rate")
+
+    def values(comm, graph, view_of):
+        with dtype_scope("float64"), init_scope(3):
+            model = Net(make)
+            part = build_partition(graph, comm, "1d-src", "hash", dtype=np.float64)
+            view = view_of(part, probe(model, part).layers)
+            out = model(view)
+            every = np.zeros((N, *out.shape[1:]))
+            every[part.masters[view.rows[: len(out.value)]]] = out.value
+            return comm.all_sum(every)
+
+    def sampled(part, layers):
+        return k_hop_view(part, part.masters % 2 == 0, layers, sampler=Weighted())
+
+    def whole(part, layers):
+        return k_hop_view(part, part.masters % 2 == 0, layers)
+
+    left = graph.keep_edges(np.arange(E) % 3 > 0)
+    for size in (1, 3):
+        found = run_simulated(size, values, graph, sampled)[0]
+        expected = run_simulated(1, values, left, whole)[0]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+        assert np.abs(found).max() > 0
 
 
 def test_messages_of_a_pass_are_not_stored():
