@@ -448,6 +448,13 @@ TABLES = {
         across="{graph}",
         cell="{expand} + {values} KiB",
     ),
+    "traffic-cuts": Table(
+        "traffic",
+        {"masters": "{masters}"},
+        across="{graph}",
+        cell="{cut} of edges, {two hops} of walks, {train} x train",
+        where=_has("cut"),
+    ),
     "sampled_sizes": Table(
         "sampled_sizes",
         {"graph": "{graph}", "sampler": "{sampler}"}

@@ -90,8 +90,8 @@ def behind() -> list[str]:
         )
     )
     left = {
-        masters: result("traffic", graph="rmat", masters=masters)["expand, of hash"]
-        for masters in ("bgl", "metis", "grem")
+        name: result("traffic", graph="rmat", masters=masters)["expand, of hash"]
+        for name, masters in (("bgl", bgl.RULE), ("metis", "metis"), ("grem", "grem"))
     }
     saved = {masters: f"{100 * (1 - share):.0f}" for masters, share in left.items()}
     return [
