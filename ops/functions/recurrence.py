@@ -168,7 +168,14 @@ class Recurrence:
             UserFunctionError: The step returned no state, or one that is unlike the state before.
         """
         outside = current()
-        empty = cls(step, owner, {}, (), dtype, (outside.training, key, outside.step))
+        empty = cls(
+            step=step,
+            owner=owner,
+            shapes={},
+            parameters=(),
+            dtype=dtype,
+            draws=(outside.training, key, outside.step),
+        )
         message = Var(np.zeros((0, *dims), dtype), RowSpace(np.zeros(0, np.int64)), needs_grad=True)
         with empty._tape(record=True) as tape:
             first = empty._next(None, message)

@@ -139,12 +139,17 @@ def _module(torch: Any, model: Network, parts: dict[str, Any], library: str) -> 
         ) -> Any:
             """What the network computes before its decoder."""
             ends = graph if library == "pyg" or graph is None else graph.edges()
-            return _encoded(
-                model,
-                self,
-                x,
-                Given(graph, ends, edge_weight, edge_attr, edge_type, node_type, batch, batch_size),
+            given = Given(
+                graph=graph,
+                ends=ends,
+                edge_weight=edge_weight,
+                edge_attr=edge_attr,
+                edge_type=edge_type,
+                node_type=node_type,
+                batch=batch,
+                batch_size=batch_size,
             )
+            return _encoded(model, self, x, given)
 
         def decode(
             self,
@@ -154,7 +159,14 @@ def _module(torch: Any, model: Network, parts: dict[str, Any], library: str) -> 
             edge_label_type: Any = None,
         ) -> Any:
             """What the decoder computes from the node values."""
-            return _decoded(model, self, h, edge_label_index, edge_label_attr, edge_label_type)
+            return _decoded(
+                model=model,
+                module=self,
+                h=h,
+                ends=edge_label_index,
+                attr=edge_label_attr,
+                relation=edge_label_type,
+            )
 
     return Exported()
 

@@ -9,7 +9,9 @@ GAPS = (1750, 701, 301, 132, 57, 23, 10, 4, 1)
 
 
 @jit()
-def list_edges(groups, receiver, ptr, sender, new, ids, order, src, dst):  # type: ignore[no-untyped-def]
+def list_edges(  # type: ignore[no-untyped-def]
+    groups, receiver, ptr, sender, new, ids, order, src, dst
+):
     """List groups of edges one after another, the edges of each by id.
 
     Args:
