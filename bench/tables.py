@@ -452,7 +452,7 @@ TABLES = {
         "traffic",
         {"masters": "{masters}"},
         across="{graph}",
-        cell="{cut} of edges, {two hops} of walks, {train} x train",
+        cell="{cut} of edges, {two hops} of paths, {train} x train",
         where=_has("cut"),
     ),
     "sampled_sizes": Table(

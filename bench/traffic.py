@@ -4,7 +4,7 @@
                               workers
     python bench/traffic.py --graphs cnr_2000 --masters hash metis
 
-"cut" is the share of edges whose ends have different owners, and "two hops" that of walks along two
+"cut" is the share of edges whose ends have different owners, and "two hops" that of paths of two
 edges in any direction; "nodes" and "train" are the largest of a worker over the mean. A step has a
 batch for each worker. Counts are of the first steps of an epoch, over all workers:
 
@@ -81,7 +81,7 @@ def program(
 
 
 def cuts(graph: gt.Graph, masters: str, workers: int) -> dict[str, float]:
-    """Shares of edges and of walks that a partitioner cuts, and how even its parts are."""
+    """Shares of edges and of paths that a partitioner cuts, and how even its parts are."""
     owner, _ = assign(GraphEdges(graph), OneOf(workers), "1d-src", masters, 0)
     # for each node, the ends of its edges with each owner
     ends = np.zeros((graph.n_nodes, workers))
