@@ -205,8 +205,7 @@ class StrategyKeys(Options):
     (proximity:sequences=5, or auto for as few as mix the classes), which share more of their
     neighbourhoods; batches with equal numbers of targets of each class (balanced), in which those
     of rare classes come repeatedly and not all of frequent classes come; or by their ids in every
-    epoch (ids); give your own as
-    FILE.py:Class."""
+    epoch (ids); give your own as FILE.py:Class."""
     fanout: Annotated[tuple[int, ...], MINI] = ()
     """Neighbours sampled per node, one number per hop from the targets outwards, such as 10,10; all
     disables sampling.
