@@ -35,7 +35,7 @@ SAMPLERS = [
     {"sampler": "temporal"},
     {"sampler": "labor"},
     {"sampler": "labor:star=yes"},
-    {"sampler": "labor:iterations=2", "replace": True},
+    {"sampler": "labor:iterations=2"},
     {"sampler": "ladies", "fanout": [9, 9]},
     {"sampler": "pladies", "fanout": [9, 9]},
     {"order": "proximity:sequences=2"},
