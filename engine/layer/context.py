@@ -27,6 +27,7 @@ from ...ops.functions.rows import prefix
 from ...ops.parallel.buffers import LINE
 from ...ops.rows.row_list import RowList
 from ..partition.relation import READOUT, RELATION
+from ..store.column import exact_column
 from ..view.level import NO_ROWS, Counts, Level
 from ..view.view import GraphView
 from .opened import Opened
@@ -369,6 +370,32 @@ class ActiveGraph:
             else:
                 values[name] = self._stored(name)
         return values, frozenset(n for n in names if n in self._carried or n in level.given)
+
+    def exact(self, end: str, name: str, level: Level) -> np.ndarray | None:
+        """A stored column as it was given with the graph, in the order of a level; None if passes
+        read it as it is, or if it is not stored.
+
+        Args:
+            end: "edge", or "src" for that of the sender.
+            name: The name under which edges read it in the last layer that has begun.
+
+        Collective: all ranks of the level's partition.
+        """
+        if end == "src":
+            store = self.view.partition.node
+            name = self.supersteps[-1].stored.get(name, "")
+            computed = name in self._inputs
+        else:
+            store = self.view.partition.edge
+            computed = f"edge.{name}" in self._inputs or name in (*self._carried, *level.given)
+        if computed or name not in store.readable():
+            return None
+        if exact_column(store.column(name)) is store.column(name):
+            return None
+        if end == "edge":
+            return np.asarray(store.exact(name))[level.stored]
+        rows = self.view.rows
+        return level.sent(store.exact(name, None if rows is None else rows[: level.n_in]))
 
     def _stored(self, name: str) -> Any:
         """An edge value in storage order."""

@@ -12,6 +12,7 @@ between; those that have arrived from other workers are, as halo columns are.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -30,6 +31,8 @@ from .opened import message_of, order_of, part_of
 from .ordered import Ordered
 
 Arrays = dict[str, np.ndarray]
+# from the end, the name of a column and a level
+Exact = Callable[[str, str, Level], np.ndarray | None]
 
 
 def turns_of(a: Ordered, name: str, phase: Phase, draws: int = 0) -> Turns:
@@ -64,6 +67,7 @@ class InOrder:
         level: What it runs over.
         draws: Key of the random draws of the pass.
         gid: Global ids of the receiving rows.
+        exact: Returns a stored column as ``ActiveGraph.exact`` does.
 
     Attributes:
         sums: By name of the total.
@@ -80,8 +84,11 @@ class InOrder:
         level: Level,
         draws: int | None,
         gid: np.ndarray,
+        exact: Exact,
     ):
         self.sums = sums
+        self._level = level
+        self._exact = exact
         self._ledger = level.passes[0].senders.comm.ledger
         self._phase = phase
         self._gid = gid
@@ -105,7 +112,7 @@ class InOrder:
         for name, turns in self._turns.items():
             assert self.arrivals is not None
             values = {"message": outputs.pop(message_of(name))}
-            key = outputs.pop(order_of(name), None)
+            key = self._key(name, outputs.pop(order_of(name), None))
             if key is not None:
                 # moves never round integers
                 values["order"] = as_integers(key)
@@ -129,6 +136,14 @@ class InOrder:
             self._arrived[name] = arriving["message"]
             totals |= {part_of(name, part): rows for part, rows in ends.items()}
         return totals
+
+    def _key(self, name: str, read: np.ndarray | None) -> np.ndarray | None:
+        """What edges are sorted by: a column alone as it was given, since times that are rounded to
+        float32 would be equal.
+        """
+        leaf = None if read is None else self._phase.outputs[order_of(name)].leaf
+        exact = self._exact(*leaf, self._level) if leaf and leaf[0] in ("edge", "src") else None
+        return read if exact is None else exact
 
     def backward(self, total_grads: Arrays, messages: Arrays) -> tuple[Arrays, list[Any]]:
         """Gradients of the messages, by name, and of ``parameters``.

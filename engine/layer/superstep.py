@@ -308,6 +308,7 @@ def _run_phases(
             level=level,
             draws=key,
             gid=out_space.gid,
+            exact=graph.exact,
         )
         graph.traffic.append(
             Traffic.of(

@@ -24,6 +24,7 @@ from ...ops.edge.backend.pairs import (
 from ...ops.edge.backend.reference import Chunk
 from ...ops.kernels.batch import group
 from ..partition.exchange import Exchange
+from ..partition.message import as_integers
 from ..partition.partition import MASTER, MIRROR, Partition
 from ..partition.relation import EDGE, EdgeBlock, Relation, StoredRelation
 
@@ -291,6 +292,20 @@ class Level:
         return np.concatenate(
             [IN_ORDER.astype(np.int64), *(s.stored for p in self.passes for s in p.selections)]
         )
+
+    def sent(self, x: np.ndarray) -> np.ndarray:
+        """Values of the rows before it, [n_in, ...], at the edges that they send along, unrounded,
+        in the order of the level.
+
+        Collective: all ranks of the partition.
+        """
+        parts = [x[:0]]
+        for p in self.passes:
+            # a policy of stale or narrow moves changes those of the pass
+            plain = Exchange(p.senders.comm, p.senders.plan)
+            halo = plain.to_mirrors({"": as_integers(x)})[""].view(x.dtype)
+            parts += [(x if s.kinds[0] == MASTER else halo)[s.other] for s in p.selections]
+        return np.concatenate(parts)
 
     @cached_property
     def by_code(self) -> dict[int, Level]:

@@ -158,6 +158,40 @@ def test_values_are_those_of_a_loop(kind, order, direction):
     np.testing.assert_allclose(values, expected, rtol=0, atol=1e-12)
 
 
+SECONDS = 1_700_000_000.0
+# dense and sparse frames: all nodes, and those of a batch
+TARGETS = [np.ones(N, bool), np.arange(N) % 3 < 2]
+
+
+@pytest.mark.parametrize("targets", TARGETS, ids=["all", "some"])
+@pytest.mark.parametrize("direction", ["in", "out", "both"])
+@pytest.mark.parametrize("order", ["time", "src.age"])
+def test_times_are_compared_as_they_were_given(order, direction, targets):
+    """In float32, seconds since 1970 are 128 apart."""
+    graph = example()
+    rng = np.random.default_rng(5)
+    graph = graph.replace(
+        edge_columns={"time": SECONDS + rng.permutation(E) / 4},
+        node_columns={"age": SECONDS + rng.permutation(N) / 4},
+    )
+
+    def values(comm):
+        with dtype_scope("float32"), init_scope(3):
+            model = Net(maker("concat", order), direction)
+            part = build_partition(graph, comm, "vertex-cut", "hash", dtype=np.float32)
+            view = k_hop_view(part, targets[part.masters], probe(model, part).layers)
+            out = model(view)
+            every = np.zeros((N, *out.shape[1:]))
+            every[part.masters[view.rows[: len(out.value)]]] = out.value
+            return comm.all_sum(every)
+
+    x = np.asarray(graph.x, np.float32)
+    expected = np.array([first(x[senders]) for senders in in_edges(graph, order, direction)])
+    expected[~targets] = 0
+    for size in (1, 3):
+        np.testing.assert_array_equal(run_simulated(size, values)[0], expected)
+
+
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_values_and_gradients_are_those_of_torch(kind):
     torch = pytest.importorskip("torch")
