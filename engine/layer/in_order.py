@@ -141,8 +141,10 @@ class InOrder:
         """What edges are sorted by: a column alone as it was given, since times that are rounded to
         float32 would be equal.
         """
-        leaf = None if read is None else self._phase.outputs[order_of(name)].leaf
-        exact = self._exact(*leaf, self._level) if leaf and leaf[0] in ("edge", "src") else None
+        if read is None:
+            return None
+        end, column = self._phase.outputs[order_of(name)].leaf or ("", "")
+        exact = self._exact(end, column, self._level) if end in ("edge", "src") else None
         return read if exact is None else exact
 
     def backward(self, total_grads: Arrays, messages: Arrays) -> tuple[Arrays, list[Any]]:
