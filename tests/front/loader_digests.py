@@ -23,16 +23,22 @@ def digest(batch: Any) -> int:
 
 
 def total(comm: Any, mode: str) -> int:
-    """Over two epochs, and the first batches of a third."""
+    """Over two epochs, and the first batches of a third, each with batches of an evaluation in
+    between, while a loop that was begun earlier is still open.
+    """
     graph = gt.load("sbm:n_nodes=300,n_edges=2000")
-    loader = gt.Loader(
-        graph, to="arrays", mode=mode, fanout=[4, 3], batch_size=16, prefetch=3, macrobatch=2
-    )
+    keys = {"to": "arrays", "mode": mode, "fanout": [4, 3], "batch_size": 16, "prefetch": 3}
+    loader = gt.Loader(graph, macrobatch=2, **keys)
+    evaluation = gt.Loader(graph, targets="val", order="ids", **keys)
+    begun = iter(loader)
+    next(begun)
     found = 0
     # as many batches on any number of workers
     few = 4 if mode == "cooperative" else 4 // comm.size
     for most in (None, None, few):
         for batch in islice(loader, most):
+            found += int(comm.all_sum(np.array(digest(batch))))
+        for batch in evaluation:
             found += int(comm.all_sum(np.array(digest(batch))))
     return found
 

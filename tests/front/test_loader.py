@@ -219,6 +219,14 @@ def test_targets_are_splits_masks_ids_or_all_nodes():
     assert order("all") == list(range(60)) and order([9, 2, 30]) == [2, 9, 30]
     named = GRAPH.replace(node_ids=np.array([f"v{59 - i:02d}" for i in range(60)]))
     assert order(["v03", "v20"], named) == [39, 56]
+    numbered = GRAPH.replace(node_ids=59 - np.arange(60))
+    for dtype in (np.int8, np.uint8, np.uint64):
+        assert order(np.array([3, 20], dtype), numbered) == [39, 56]
+    for graph in (GRAPH, named, numbered):
+        with pytest.raises(DataError, match=r"expected ids of shape \[n\], got \[\]"):
+            order(3, graph)
+        with pytest.raises(DataError, match="no node 18446744073709551615"):
+            order(np.array([2**64 - 1], np.uint64), graph)
 
 
 def test_each_worker_samples_targets_of_its_own():

@@ -9,22 +9,26 @@ from threading import Condition, Thread
 from types import FrameType
 from typing import Generic, TypeVar
 
-from graphtheta.engine.comm.channel import WORK_ITEM, WORK_ITEMS
+import numpy as np
+
+from graphtheta.engine.comm.channel import WORK_ITEM, WORK_ITEMS, active_work_items
 from graphtheta.engine.comm.communicator import Comm
 
 T = TypeVar("T")
-# of the thread; code of the loop itself is in channel 0
-CHANNEL = 1
 
 
 class _Making:
     """The work item of the thread: its messages have a channel of their own, so that those of the
-    loop may come in between.
+    loop, which is in channel 0, and of threads of other loops may come in between.
+
+    Collective: all ranks of comm.
     """
 
-    channel = CHANNEL
-
     def __init__(self, comm: Comm):
+        # ranks may drop loops that ended early at different times
+        used = max((item.channel for item in active_work_items()), default=0)
+        self.channel = 1 + int(comm.all_max(np.array(used)))
+        comm.open_channels(self.channel)
         self._comm = comm
         self._line = "makes batches ahead"
         WORK_ITEMS.add(self)
@@ -60,8 +64,9 @@ class Prefetch(Generic[T]):
         self._over = self._closing = False
         self._failure: BaseException | None = None
         self._change = Condition()
-        comm.open_channels(CHANNEL)
         context = copy_context()
+        # only the thread holds it, so its channel is free when the thread has ended
+        context.run(WORK_ITEM.set, _Making(comm))
         self._thread = Thread(
             target=context.run, args=(self._make,), name="graphtheta loader", daemon=True
         )
@@ -91,7 +96,6 @@ class Prefetch(Generic[T]):
         self._made.clear()
 
     def _make(self) -> None:
-        WORK_ITEM.set(_Making(self._comm))
         ledger = self._comm.ledger
         ledger.resume()
         try:

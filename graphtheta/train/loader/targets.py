@@ -84,8 +84,11 @@ class Nodes:
             return np.flatnonzero(given)
         if self._ids is None:
             return _checked(given, given, self._numbered(given, n))
+        if given.dtype.kind == "u" and np.all(given <= np.iinfo(np.int64).max):
+            # as the graph has its ids
+            given = given.astype(np.int64)
         if given.ndim != 1 or given.dtype.kind != self._ids.dtype.kind:
-            return _checked(given, given, np.zeros(len(given), bool))
+            return _checked(given, given, np.zeros(given.shape, bool))
         at = np.searchsorted(self._ids, given, sorter=self._by_id)
         found = self._by_id[np.minimum(at, n - 1)]
         return _checked(given, found, self._ids[found] == given)
