@@ -345,6 +345,14 @@ def test_what_cannot_be_is_refused_in_one_line(keys, error, said):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("to", ["pyg", "dgl"])
+def test_relations_are_not_given_backwards(to):
+    """Their ends would be numbers of nodes of the other type."""
+    keys = {"to": to, "fanout": [2], "direction": "out"}
+    with pytest.raises(ConfigError, match=r"against the relations.*with_inverse_relations"):
+        gt.Loader(graphs.papers(), **keys)
+
+
 def test_other_arguments_on_other_ranks_are_refused():
     def program(comm):
         gt.Loader(GRAPH, to="arrays", comm=comm, drop_last=comm.rank == 1, **KEYS)

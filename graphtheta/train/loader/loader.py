@@ -82,7 +82,8 @@ class Loader:
         drop_last: Leave out the last batch of an epoch if it has fewer targets, and steps in which
             not every worker has a batch.
         prefetch: Batches that a thread makes ahead; 0 for none.
-        direction: "in" follows edges backwards to their sources, "out" forwards.
+        direction: "in" follows edges backwards to their sources, "out" forwards; graphs with types
+            take the latter with "arrays" alone.
         comm: The workers; by default those the process was started with.
         **keys: Keys of a job: ``fanout`` (one number for each hop; -1 for all neighbours),
             ``batch_size``, ``sampler``, ``order``, ``replace``, ``share_sample``, ``seed``,
@@ -130,6 +131,11 @@ class Loader:
         check_jobs(job, comm)
         with comm.agreed():
             self._graph = graph if isinstance(graph, Graph) else load(graph)
+            if direction == "out" and to != "arrays" and self._graph.node_types:
+                raise ConfigError(
+                    f"direction='out' sends against the relations, and edges of to={to!r} go along"
+                    " them; give graph.with_inverse_relations() and direction='in', or to='arrays'"
+                )
             self._form = form_of(to, self._graph, np.dtype(job.dtype))
             self._nodes = Nodes(self._graph)
             if not isinstance(targets, str):
