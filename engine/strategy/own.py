@@ -122,12 +122,12 @@ class OwnStrategy(Strategy):
 
     def batch(self, epoch: int, i: int) -> GraphView:
         p = self.partition
-        batch, whole_graph = self._agreed(self.choose(epoch, i), epoch, i)
+        batch, everything = self._agreed(self.choose(epoch, i), epoch, i)
         nodes = None if batch.nodes is None else _mask(batch.nodes, p.masters)
         excluded = None if batch.edges is None else ~_mask(batch.edges, p.edge_gid)
         positions = self._positions(batch, nodes, f"batch {i} of epoch {epoch}")
         among = None
-        if self.task.draws_nodes and nodes is not None:
+        if self.task.draws_nodes and nodes is not None and not everything:
             among = nodes_of(p, p.masters[nodes])
         step = self._step(epoch, i)
         seeds = self.task.seeds(positions, step, among)
@@ -135,7 +135,7 @@ class OwnStrategy(Strategy):
             excluded = seeds.excluded if excluded is None else excluded | seeds.excluded
         if nodes is None:
             view = k_hop_view(p, seeds.nodes, self.layers, excluded=excluded, step=step)
-        elif whole_graph:
+        elif everything and excluded is None and batch.edge_weights is None:
             view = self._whole
         else:
             weights = batch.edge_weights
@@ -160,8 +160,8 @@ class OwnStrategy(Strategy):
         return global_view(self.partition, self.layers)
 
     def _agreed(self, batch: Any, epoch: int, i: int) -> tuple[Batch, bool]:
-        """What ``choose`` returned, if it is a batch and the same on all workers; and whether it is
-        the whole graph, of which no edge is excluded.
+        """What ``choose`` returned, if it is a batch and the same on all workers; and whether it
+        has all nodes of the graph.
 
         Raises:
             ConfigError: It is not; on all ranks together.
@@ -173,13 +173,9 @@ class OwnStrategy(Strategy):
         with comm.agreed():
             self._check(batch, what)
             n = self.views_of(epoch)
-        everything = (
-            batch.nodes is not None
-            and batch.nodes.dtype == bool
-            and bool(batch.nodes.all())
-            and batch.edges is None
-            and batch.edge_weights is None
-            and not self.task.excludes
+        nodes = batch.nodes
+        everything = nodes is not None and (
+            bool(nodes.all()) if nodes.dtype == bool else len(nodes) == self.partition.n_nodes
         )
         each = comm.all_gather((everything, (n, *_outline(batch))))
         outlines = [outline for _, outline in each]
