@@ -46,7 +46,8 @@ class Batch:
             multiply its messages, [n_local_edges] float; None if all are 1.
         loss_weights: Weight of each master of this worker in the loss, [n_masters] float, in a
             strategy with ``weighs_loss``: the loss of a view is the sum of the weighted losses of
-            its targets, divided by the number of labels of all targets. None for the mean.
+            its targets, divided by the number of labels of all targets; with a user-defined loss,
+            their weighted mean. None for the mean.
     """
 
     targets: np.ndarray | None = None
@@ -172,6 +173,8 @@ class OwnStrategy(Strategy):
         what = f"strategy={self.name}: choose({epoch}, {i})"
         with comm.agreed():
             self._check(batch, what)
+            # views are made at the same time, and a user may write the next one into the same array
+            batch = _copied(batch)
             n = self.views_of(epoch)
         nodes = batch.nodes
         everything = nodes is not None and (
@@ -203,7 +206,6 @@ class OwnStrategy(Strategy):
         if nodes is not None:
             inside = task.at_nodes(nodes.astype(np.int64)).all(axis=1)
             counts[1] = np.count_nonzero(chosen & ~inside) if targets is not None else 0
-            # a mask that the user holds is not changed
             chosen = chosen & inside
         counts[2] = np.count_nonzero(chosen if nodes is None else nodes)
         n_targets, n_outside, size = self.partition.halo_comm.all_sum(np.array(counts)).tolist()
@@ -311,6 +313,14 @@ def _mask(chosen: np.ndarray, ids: np.ndarray) -> np.ndarray:
         ids: Ids of the rows, [n] int64.
     """
     return chosen if chosen.dtype == bool else np.isin(ids, chosen)
+
+
+def _copied(batch: Batch) -> Batch:
+    """The batch with arrays of its own."""
+    values = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    return replace(
+        batch, **{name: x.copy() for name, x in values.items() if isinstance(x, np.ndarray)}
+    )
 
 
 def _outline(batch: Batch) -> list[Any]:

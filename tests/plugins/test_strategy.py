@@ -35,6 +35,12 @@ JOB: dict[str, Any] = {
 ELSEWHERE = {"partitioner": "vertex-cut", "masters": "block"}
 WALKS = "random_walks:roots=5,length=3"
 CURRICULUM = "curriculum:clusters=3"
+TYPED_LINKS: dict[str, Any] = {
+    "graph": graphs.papers(),
+    "model": "rgcn",
+    "task": "link",
+    "eval_negatives": 3,
+}
 OWN_VIEWS = {"mode": "independent", "views_per_step": 2}
 
 
@@ -168,8 +174,15 @@ class Whole(_Registered):
 
     name = "own_whole"
 
+    def __init__(
+        self, partition: Any, layers: Any, task: Any, seed: int = 0, *, ids: bool = False
+    ):
+        super().__init__(partition, layers, task, seed)
+        self.ids = ids
+
     def choose(self, epoch: int, i: int) -> gt.Batch:
-        return gt.Batch(nodes=np.ones(self.partition.n_masters, bool))
+        p = self.partition
+        return gt.Batch(nodes=np.arange(p.n_nodes) if self.ids else np.ones(p.n_masters, bool))
 
 
 @pytest.mark.parametrize(
@@ -188,6 +201,9 @@ class Whole(_Registered):
             {"strategy": "mini", "batch_size": 7, "task": "link", "eval_negatives": 3},
         ),
         ({"strategy": "own_whole"}, {"strategy": "global"}),
+        ({"strategy": "own_whole:ids=yes"}, {"strategy": "global"}),
+        ({"strategy": "own_whole", **TYPED_LINKS}, {"strategy": "global", **TYPED_LINKS}),
+        ({"strategy": "own_whole:ids=yes", **TYPED_LINKS}, {"strategy": "global", **TYPED_LINKS}),
         ({"strategy": "curriculum:until=0"}, {"strategy": "global"}),
     ],
     ids=lambda keys: " ".join(map(str, keys.values())),
@@ -252,6 +268,24 @@ def test_epochs_have_their_own_numbers_of_steps() -> None:
     history = trainer.fit().history
     assert [row["step"] for row in history] == [3, 6, 7, 8]
     assert trainer.step == 8
+
+
+@pytest.mark.parametrize("checkpoint_every", ["0", "1"])
+def test_a_strategy_may_know_the_epochs_of_the_run_alone(
+    tmp_path: Path, checkpoint_every: str
+) -> None:
+    numbers = [3, 1, 2]
+    parts = {
+        "n_batches": lambda s, epoch: numbers[epoch],
+        "choose": lambda s: gt.Batch(targets=s.task.ids),
+    }
+    keys = {**JOB, "epochs": 3, "out": str(tmp_path), "checkpoint_every": checkpoint_every}
+    keys |= {"graph": GRAPH, "strategy": strategy_of(parts)}
+    assert [row["step"] for row in gt.Trainer(**keys).fit().history] == [3, 4, 6]
+    assert gt.Trainer(**keys, resume=True).fit().history[-1]["step"] == 6
+    numbers.append(1)
+    longer = gt.Trainer(**{**keys, "epochs": 4}, resume=True).fit().history
+    assert longer[-1]["step"] == 7
 
 
 def test_a_custom_loop_has_the_same_numbers() -> None:
@@ -405,6 +439,48 @@ def test_a_mask_of_the_user_is_not_changed() -> None:
     )
     losses(gt.start(), strategy=strategy)
     assert kept.all()
+
+
+@pytest.mark.parametrize("weighs", [False, True])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"views_in_flight": 3},
+        {"macrobatch": "3"},
+        {"mode": "independent"},
+        {"mode": "independent", "macrobatch": "2"},
+    ],
+    ids=str,
+)
+def test_batches_may_be_written_into_the_same_arrays(keys: dict[str, Any], weighs: bool) -> None:
+    class Reusing(_Registered):
+        name = "own_reusing"
+        weighs_loss = weighs
+        reuses = False
+
+        def n_batches(self, epoch: int) -> int:
+            return 3
+
+        def choose(self, epoch: int, i: int) -> gt.Batch:
+            p = self.partition
+            arrays = {"nodes": p.masters % 3 != i, "edges": p.edge_gid % 3 != i}
+            arrays["edge_weights"] = 1.0 + (p.edge_gid + i) % 5
+            if weighs:
+                arrays["loss_weights"] = 1.0 + (p.masters + i) % 5
+            if not self.reuses:
+                return gt.Batch(**arrays)
+            if not hasattr(self, "_arrays"):
+                self._arrays = arrays
+            for name, x in arrays.items():
+                self._arrays[name][:] = x
+            return gt.Batch(**self._arrays)
+
+    gt.STRATEGIES.add(Reusing)
+    keys = {"strategy": "own_reusing", "views_per_step": 3, "epochs": 2, **keys}
+    new = run_simulated(3, losses, **keys)
+    Reusing.reuses = True
+    assert run_simulated(3, losses, **keys) == new
 
 
 def test_what_is_no_strategy(tmp_path: Path) -> None:

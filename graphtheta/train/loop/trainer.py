@@ -419,8 +419,11 @@ class Trainer(Session):
         if self.job.steps:
             updates = -(-len(run.losses) // self.setup.views_per_step)
             return self._updates_before(run.epoch) + updates >= self.job.steps
-        epochs = run.epoch + (len(run.losses) >= self.strategy.views_of(run.epoch))
-        return epochs >= self.job.epochs
+        # a strategy of a user may know no epoch after the last one
+        last = self.job.epochs - 1
+        return run.epoch > last or (
+            run.epoch == last and len(run.losses) >= self.strategy.views_of(last)
+        )
 
     def _is_over(self, run: Progress) -> bool:
         """Whether the run is finished: updates done, patience exhausted, or ended by callback."""
@@ -432,13 +435,9 @@ class Trainer(Session):
         self, run: Progress, held: dict[str, Any], failure: OSError | None
     ) -> Checkpoint:
         content = {GRAPH + name: digest for name, digest in self.setup.digests.items()}
-        state = (
-            self.training.state()
-            | self._sizes
-            | content
-            | {EPOCH: self.strategy.views_of(run.epoch)}
-            | held
-        )
+        follows = self.job.steps or run.epoch < self.job.epochs
+        views = {EPOCH: self.strategy.views_of(run.epoch)} if follows else {}
+        state = self.training.state() | self._sizes | content | views | held
         manifest = Manifest(
             step=self.step,
             counters={name: x for name, x in state.items() if isinstance(x, int)},
@@ -505,15 +504,16 @@ class Trainer(Session):
                 f" {verb}; give the same graph, with its nodes and edges in the same order,"
                 f" {elsewhere}"
             )
-        n = self.strategy.views_of(manifest.progress.epoch)
-        stored = counters.get(EPOCH, n)
         # between two epochs no batch is missed or repeated
-        if stored != n and (manifest.progress.losses or self.job.steps):
-            raise ConfigError(
-                f"an epoch has {n} batches with {self.comm.size} worker(s), but {stored} with those"
-                f" of the run in {folder}, which stopped inside an epoch; resume it with as many"
-                f" workers as it had, {elsewhere}"
-            )
+        if manifest.progress.losses or self.job.steps:
+            n = self.strategy.views_of(manifest.progress.epoch)
+            stored = counters.get(EPOCH, n)
+            if stored != n:
+                raise ConfigError(
+                    f"an epoch has {n} batches with {self.comm.size} worker(s), but {stored} with"
+                    f" those of the run in {folder}, which stopped inside an epoch; resume it with"
+                    f" as many workers as it had, {elsewhere}"
+                )
 
     def _restored(self, found: Checkpoint) -> Progress:
         """Restore a checkpoint; returns the progress of the run."""
