@@ -174,9 +174,7 @@ class Whole(_Registered):
 
     name = "own_whole"
 
-    def __init__(
-        self, partition: Any, layers: Any, task: Any, seed: int = 0, *, ids: bool = False
-    ):
+    def __init__(self, partition: Any, layers: Any, task: Any, seed: int = 0, *, ids: bool = False):
         super().__init__(partition, layers, task, seed)
         self.ids = ids
 
