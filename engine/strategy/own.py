@@ -317,10 +317,9 @@ def _mask(chosen: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 def _copied(batch: Batch) -> Batch:
     """The batch with arrays of its own."""
-    values = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    return replace(
-        batch, **{name: x.copy() for name, x in values.items() if isinstance(x, np.ndarray)}
-    )
+    values: dict[str, Any] = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    copies = {name: x.copy() for name, x in values.items() if isinstance(x, np.ndarray)}
+    return Batch(**{**values, **copies})
 
 
 def _outline(batch: Batch) -> list[Any]:
