@@ -61,8 +61,7 @@ class Stub:
         return {n: self.values[n] for n in names}, CARRIED & set(names)
 
     def exact(self, end, name, level):
-        """No column is stored with more digits."""
-        return None
+        """None: no column is stored with more digits."""
 
     def edge_space(self, level):
         return RowSpace(level.gid, "edge")
