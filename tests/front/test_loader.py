@@ -172,10 +172,14 @@ def test_every_iteration_is_another_epoch_and_goes_on_where_it_was_stopped():
     loader = gt.Loader(GRAPH, to="arrays", **KEYS)
     epochs = [[batch.nodes.tolist() for batch in loader] for _ in range(3)]
     assert epochs[0] != epochs[1] and loader.epoch == 2
-    assert loader.state_dict() == {"epoch": 3, "step": 0}
+    assert loader.state_dict() == {"epoch": 3, "step": 0, "workers": 1}
     other = gt.Loader(GRAPH, to="arrays", **KEYS)
     first = [batch.nodes.tolist() for batch in islice(other, 2)]
-    assert first == epochs[0][:2] and other.state_dict() == {"epoch": 0, "step": 2}
+    assert first == epochs[0][:2] and other.state_dict() == {
+        "epoch": 0,
+        "step": 2,
+        "workers": 1,
+    }
     resumed = gt.Loader(GRAPH, to="arrays", **KEYS)
     resumed.load_state_dict(other.state_dict())
     assert [batch.nodes.tolist() for batch in resumed] == epochs[0][2:]
@@ -184,6 +188,29 @@ def test_every_iteration_is_another_epoch_and_goes_on_where_it_was_stopped():
     assert [batch.nodes.tolist() for batch in other] == epochs[1]
     other.set_epoch(2, step=1)
     assert [batch.nodes.tolist() for batch in other] == epochs[2][1:]
+
+
+def test_steps_of_independent_workers_are_resumed_by_as_many():
+    """A step is as many batches as there are workers."""
+
+    def program(comm, state):
+        loader = gt.Loader(GRAPH, to="arrays", comm=comm, mode="independent", **KEYS)
+        loader.load_state_dict(state)
+
+    state = {"epoch": 1, "step": 1, "workers": 2}
+    run_simulated(2, program, state)
+    run_simulated(1, program, {**state, "step": 0})
+    with pytest.raises(ConfigError, match=r"state is that of 2 workers.*set_epoch\(1\)"):
+        run_simulated(1, program, state)
+
+
+def test_batches_are_shown_by_their_sizes():
+    batch = next(iter(gt.Loader(GRAPH, to="arrays", **KEYS)))
+    last = f"Block({len(batch.blocks[1].nodes)} -> 7 nodes, {len(batch.blocks[1].edge)} edges)"
+    text = repr(batch)
+    assert repr(batch.blocks[1]) == last and last in text
+    assert text.startswith(f"Batch(7 targets, {len(batch.nodes)} nodes, ")
+    assert f"x [{len(batch.nodes)}, {GRAPH.x.shape[1]}]" in text and len(text) < 300
 
 
 @pytest.mark.parametrize("mode", ["cooperative", "independent"])
@@ -256,7 +283,7 @@ def test_a_thread_makes_the_same_batches_ahead_and_ends(keys):
         break
     assert not [t for t in threading.enumerate() if t.name == "graphtheta loader"]
     assert threading.active_count() <= before + 2
-    assert ahead.state_dict() == {"epoch": 2, "step": 1}
+    assert ahead.state_dict() == {"epoch": 2, "step": 1, "workers": 1}
 
 
 def test_an_error_of_the_thread_is_raised_in_the_loop(monkeypatch):

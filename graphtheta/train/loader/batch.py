@@ -48,6 +48,9 @@ class Block:
     weight: np.ndarray
     columns: Mapping[str, Any]
 
+    def __repr__(self) -> str:
+        return f"Block({len(self.nodes)} -> {self.n_out} nodes, {len(self.edge)} edges)"
+
     @property
     def src(self) -> np.ndarray:
         """The first row of ``ends``."""
@@ -77,6 +80,13 @@ class Batch:
     n_targets: int
     columns: Mapping[str, Any]
     blocks: list[Block]
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{name} {list(x.shape)}" for name, x in self.columns.items())
+        return (
+            f"Batch({self.n_targets} targets, {len(self.nodes)} nodes, {self.blocks}, columns:"
+            f" {columns})"
+        )
 
     @cached_property
     def sizes(self) -> list[int]:

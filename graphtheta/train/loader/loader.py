@@ -120,9 +120,11 @@ class Loader:
         **keys: Any,
     ):
         comm = comm if comm is not None else start()
-        for name, value, known in (("mode", mode, MODES), ("direction", direction, DIRECTIONS)):
-            if value not in known:
-                raise ConfigError(f"{name} {value!r} is not known; choose from {', '.join(known)}")
+        for name, value, choices in (("mode", mode, MODES), ("direction", direction, DIRECTIONS)):
+            if value not in choices:
+                raise ConfigError(
+                    f"{name} {value!r} is not known; choose from {', '.join(choices)}"
+                )
         if prefetch < 0:
             raise ConfigError(f"prefetch: got {prefetch}, expected at least 0")
         job = _job(keys)
@@ -151,6 +153,7 @@ class Loader:
         if comm.size > 1:
             check_graphs(graph_digests(self._graph, comm.cores), comm)
         self.comm = comm
+        self._mode = mode
         self._partition = with_cached_columns(
             job,
             divide(
@@ -272,15 +275,28 @@ class Loader:
         self._next = (epoch, step)
 
     def state_dict(self) -> dict[str, int]:
-        """The batch that follows the last one that was given out: its epoch and step."""
+        """The batch that follows the last one that was given out: its epoch and step, and the
+        number of workers.
+        """
         over = len(self) > 0 and self._step == len(self)
-        return {"epoch": self.epoch + over, "step": 0 if over else self._step}
+        step = 0 if over else self._step
+        return {"epoch": self.epoch + over, "step": step, "workers": self.comm.size}
 
     @checked
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration begin with the batch that a result of ``state_dict`` names. The
         number of workers may be another one in mode "cooperative".
+
+        Raises:
+            ConfigError: A step of mode "independent" is one of another number of workers.
         """
+        workers = int(state["workers"])
+        if self._mode == "independent" and state["step"] and workers != self.comm.size:
+            raise ConfigError(
+                f"load_state_dict: the state is that of {workers} workers, and a step of"
+                f" mode='independent' has a batch for each of {self.comm.size} here; load it on"
+                f" {workers} workers, or begin an epoch with set_epoch({state['epoch']})"
+            )
         self.set_epoch(int(state["epoch"]), int(state["step"]))
 
     @checked
