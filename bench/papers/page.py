@@ -107,8 +107,8 @@ def behind() -> list[str]:
         " mean is 1.2.",
         "Cooperative workers send more bytes than independent ones in four of six measured cases"
         " with sampled neighbours.",
-        f"The partition of BGL saves {saved['bgl']} % of the messages of R-MAT, METIS"
-        f" {saved['metis']} % and restreamed Fennel {saved['grem']} %.",
+        f"BGL's partition by its published rule saves {saved['bgl']} % of the messages of R-MAT,"
+        f" METIS {saved['metis']} % and restreamed Fennel {saved['grem']} %.",
         f"The proximity order changes the accuracy on Photo by {photo[0]:+.1f} +- {photo[1]:.1f}"
         " percent, and FIFO with that order has fewer hits than a static cache on two of three"
         " graphs.",
