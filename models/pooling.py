@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphtheta.base.arguments import checked
 from graphtheta.errors import ConfigError
 
 from ..engine.layer.staged import Pooling
@@ -43,6 +44,7 @@ class AttentionPooling(Pooling):
 
     name = "attention"
 
+    @checked
     def __init__(self, d_in: int, d_out: int, heads: int = 1):
         if heads < 1 or d_out % heads:
             raise ConfigError(
@@ -74,6 +76,7 @@ class GatedPooling(Pooling):
 
     name = "gated"
 
+    @checked
     def __init__(self, d_in: int, d_out: int, d_node: int):
         self.sender = Parameter.glorot(d_in, d_out)
         self.receiver = Parameter.glorot(d_node, d_out)

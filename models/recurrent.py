@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphtheta.base.arguments import checked
+
 from ..engine.layer.ordered import Recurrent
 from ..ops.autodiff.tape import Parameter
 from ..ops.functions.dense import matmul
@@ -39,6 +41,7 @@ class LSTM(Recurrent):
 
     name = "lstm"
 
+    @checked
     def __init__(self, d_in: int, d_out: int, order: str | None = None):
         super().__init__(order)
         self.weight = Parameter.glorot(d_in, 4, d_out)
@@ -74,6 +77,7 @@ class GRU(Recurrent):
 
     name = "gru"
 
+    @checked
     def __init__(self, d_in: int, d_out: int, order: str | None = None):
         super().__init__(order)
         self.weight = Parameter.glorot(d_in, 3, d_out)
