@@ -338,7 +338,7 @@ def lanewise(function: Callable[..., V]) -> Any:
 
         return kind(*kinds), generate
 
-    return _intrinsic(function, typed)
+    return intrinsic_like(function, typed)
 
 
 def numberwise(function: Callable[..., V]) -> Any:
@@ -356,10 +356,10 @@ def numberwise(function: Callable[..., V]) -> Any:
 
         return kind(*kinds), generate
 
-    return _intrinsic(function, typed)
+    return intrinsic_like(function, typed)
 
 
-def _intrinsic(function: Callable[..., V], typed: Callable[..., Any]) -> Any:
+def intrinsic_like(function: Callable[..., V], typed: Callable[..., Any]) -> Any:
     """An intrinsic with as many arguments as a function, which Numba reads off its code."""
     names = ", ".join(inspect.signature(function).parameters)
     scope: dict[str, Any] = {"typed": typed}

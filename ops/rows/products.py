@@ -1,8 +1,10 @@
 """Products of rows by blocks, on all threads: of arrays, sparse rows, and rows of types with
 columns of their own.
 
-Each thread runs BLAS with one thread. Blocks do not depend on the number of threads, and neither do
-results.
+Large products are computed by tiles (``ops.kernels.products``). Each output is then added up in an
+order that depends on nothing but the length of the inner axis: rows are equal to the bit on any
+number of ranks and threads and in any view. Small and narrow products are left to BLAS, with one
+thread for each block. Blocks do not depend on the number of threads, and neither do results.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from graphtheta.base.typed_rows import TypedRows
 
 from ..parallel.buffers import by_blocks, empty, run_parts
 from .by_number import take_rows
+from .row_list import ArrayOrList, RowList
 
 # a weight gradient is summed over parts of the rows: their number, least and most rows of a part,
 # and least entries per column of sparse rows
@@ -30,6 +33,34 @@ _LEAST = 128
 # seconds that a multiplication takes on one thread, as measured: in BLAS, and with an entry of
 # sparse rows
 _MULTIPLIED, _SPARSE = 3e-11, 3e-10
+# products that tiles compute: least multiplications, least numbers of the inner axis, and least
+# columns; below, BLAS is faster or kernels take longer to load than they save
+TILED_MULTIPLICATIONS, TILED_INNER, TILED_COLUMNS = 1 << 23, 8, 8
+
+
+def is_tiled(rows: int, inner: int, columns: int, dtype: Any) -> bool:
+    """Whether tiles compute a product [rows, inner] @ [inner, columns], or its transposed product.
+
+    BLAS computes it otherwise, and everything on a processor without fused multiply-adds.
+    """
+    if (
+        np.dtype(dtype).char not in "fd"
+        or rows * inner * columns < TILED_MULTIPLICATIONS
+        or inner < TILED_INNER
+        or columns < TILED_COLUMNS
+    ):
+        return False
+    from ..kernels.products.shapes import registers
+
+    return bool(registers().rows)
+
+
+def _adjacent(x: ArrayOrList) -> tuple[np.ndarray, np.ndarray | None]:
+    """An array in which the numbers of a row are adjacent, and which of its rows are those of x;
+    None for all.
+    """
+    array, numbers = (x.array, x.rows) if isinstance(x, RowList) else (x, None)
+    return array if array.strides[1] == array.itemsize else np.ascontiguousarray(array), numbers
 
 
 def product(x: Any, w: Any) -> Any:
@@ -48,6 +79,18 @@ def product(x: Any, w: Any) -> Any:
             x.shape[0],
             w.shape[1],
             _SPARSE * x.nnz / max(1, x.shape[0]),
+        )
+    elif x.dtype == w.dtype and is_tiled(*x.shape, w.shape[1], x.dtype):
+        from ..kernels.products.loops import Factor, Rows
+
+        rows = Rows(*_adjacent(x))
+        factor = Factor(w)
+        by_blocks(
+            work=lambda b, begin, end: factor.times(begin, end, rows, out),
+            n=x.shape[0],
+            width=w.shape[1],
+            per_number=_MULTIPLIED * w.shape[0],
+            least=_LEAST,
         )
     else:
         by_blocks(
@@ -82,6 +125,8 @@ def long_product(x: Any, g: Any) -> Any:
         )
         return out
     ends = np.arange(count + 1) * x.shape[0] // count
+    if x.dtype == g.dtype and is_tiled(*x.shape, g.shape[1], x.dtype):
+        return _tiled_long_product(x, g, ends)
     parts = empty((count, g.shape[1], x.shape[1]), g.dtype)
     by_part = _long_vector_product if 1 in (x.shape[1], g.shape[1]) else _plain_product
     # BLAS is faster with the narrow factor in front, and that is g more often than not
@@ -92,6 +137,23 @@ def long_product(x: Any, g: Any) -> Any:
     )
     # in order, since optimisers and messages read it so
     return np.ascontiguousarray(parts.sum(axis=0, dtype=np.float64).T.astype(g.dtype))
+
+
+def _tiled_long_product(x: ArrayOrList, g: Any, ends: np.ndarray) -> np.ndarray:
+    """x.T @ g by tiles: products of the rows between two ends, added in order."""
+    from ..kernels.products.loops import LongProduct, Rows
+
+    count = len(ends) - 1
+    tiled = LongProduct(Rows(*_adjacent(x)), _adjacent(g)[0])
+    parts = empty((count, x.shape[1], tiled.columns), g.dtype)
+
+    def work(b: int) -> None:
+        parts[b] = 0
+        tiled.add(ends[b], ends[b + 1], parts[b])
+
+    run_parts(work, count, _MULTIPLIED * x.shape[0] * x.shape[1] * g.shape[1])
+    # without the columns that fill up the last vector, which hold anything
+    return parts[:, :, : g.shape[1]].sum(axis=0, dtype=np.float64).astype(g.dtype)
 
 
 def _plain_product(g: Any, x: Any, out: Any) -> None:

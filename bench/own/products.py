@@ -1,0 +1,87 @@
+"""GraphTheta's products by tiles, and by BLAS, in turns; and the peak of fused multiply-adds.
+
+PYTHONPATH=bench python bench/own/products.py ROWS TIMES INNERxCOLUMNS...
+
+Cases are "rows SHAPE", "transposed SHAPE" and "gradient SHAPE", with " blas" behind them for BLAS.
+The case "peak" is no time, but floating-point operations a second.
+"""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+from typing import Any
+from unittest import mock
+
+import numba
+import numpy as np
+from contender import drawn, report, size_of
+
+import graphtheta as gt
+from graphtheta.ops.kernels.products.code import NUMBER, Code, Tile, tile_function
+from graphtheta.ops.kernels.products.shapes import registers
+from graphtheta.ops.parallel.pool import run_blocks, threads
+from graphtheta.ops.rows import products
+
+STEPS = 1 << 20
+
+
+def peak_tile(code: Code, steps: Any, out: Any) -> None:
+    """Fused multiply-adds of independent vectors, without loads."""
+
+    def step(i: Any) -> tuple[list[Any], list[Any]]:
+        x = code.b.sitofp(steps, code.number)
+        return [x] * code.tile.rows, [code.broadcast(x)]
+
+    for row in code.sums(NUMBER(0), steps, step):
+        code.store(row[0], out)
+
+
+def peak(times: int) -> list[float]:
+    """Floating-point operations a second of all threads."""
+    tile = Tile(rows=12, vectors=1, lanes=registers().size // 4, dtype="float32")
+    add = tile_function(peak_tile, tile)
+
+    @numba.njit(nogil=True)
+    def kernel(steps, out):
+        add(steps, out)
+
+    n = threads()
+    out = np.empty((n, 64), np.float32)
+    rates = []
+    for _ in range(times + 1):
+        began = perf_counter()
+        run_blocks(lambda b: kernel(STEPS, out[b].ctypes.data), n)
+        rates.append(2 * n * STEPS * tile.rows * tile.lanes / (perf_counter() - began))
+    return rates[1:]
+
+
+def main(rows: str, times: str, *shapes: str) -> None:
+    seconds: dict[str, list[float]] = {"peak": peak(int(times))}
+    checks = {}
+    by_blas = mock.patch.object(products, "is_tiled", return_value=False)
+    for shape in shapes:
+        inner, columns = map(int, shape.split("x"))
+        a, g = drawn(int(rows), inner), drawn(int(rows), columns)
+        b = drawn(inner, columns)
+        cases = {
+            f"rows {shape}": lambda a=a, b=b: products.product(a, b),
+            f"transposed {shape}": lambda a=a, g=g: products.long_product(a, g),
+            f"gradient {shape}": lambda g=g, b=b: products.product(g, b.T),
+        }
+        for case, run in cases.items():
+            checks[case] = [size_of(run())]
+            for _ in range(int(times)):
+                began = perf_counter()
+                run()
+                ended = perf_counter()
+                seconds.setdefault(case, []).append(ended - began)
+                with by_blas:
+                    began = perf_counter()
+                    run()
+                    seconds.setdefault(f"{case} blas", []).append(perf_counter() - began)
+    report(seconds, checks, f"graphtheta {gt.__version__}, numpy {np.__version__}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

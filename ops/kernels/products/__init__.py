@@ -1,0 +1,1 @@
+"""Dense products of matrices: tiles of outputs that are held in registers."""

@@ -1,0 +1,196 @@
+"""LLVM code of tiles: the vectors of a block of outputs, which one loop computes in registers.
+
+A tile is a function of its own in the code of a kernel, so that the loops around it take none of
+its registers. Its arguments are addresses in bytes and numbers, all of them int64: a kernel is
+compiled once, whatever the layout of the arrays.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from llvmlite import ir
+from numba import types
+
+from ..lanes import ELEMENTS, INDEX, call, intrinsic_like
+
+NUMBER = ir.IntType(64)
+BYTE = ir.IntType(8).as_pointer()
+Vectors: TypeAlias = list[list[Any]]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Outputs that are computed together.
+
+    Attributes:
+        rows: Rows of outputs; each has a number of the first factor that is broadcast.
+        vectors: Vectors side by side in a row.
+        lanes: Numbers of a vector.
+        dtype: "float32" or "float64".
+    """
+
+    rows: int
+    vectors: int
+    lanes: int
+    dtype: str
+
+    @property
+    def width(self) -> int:
+        """Columns of outputs."""
+        return self.vectors * self.lanes
+
+    @property
+    def itemsize(self) -> int:
+        return 4 if self.dtype == "float32" else 8
+
+
+class Code:
+    """Writes instructions of a tile.
+
+    Args:
+        tile: Its shape.
+        builder: At the end of the first block of the function.
+    """
+
+    def __init__(self, tile: Tile, builder: Any):
+        self.tile = tile
+        self.b = builder
+        self.number = ELEMENTS[tile.dtype]
+        self.vector = ir.VectorType(self.number, tile.lanes)
+        self.zero = ir.Constant(self.vector, None)
+        self.name = f"v{tile.lanes}f{8 * tile.itemsize}"
+
+    def least(self, x: Any, y: Any) -> Any:
+        return self.b.select(self.b.icmp_signed("<", x, y), x, y)
+
+    def bytes(self, n: Any) -> Any:
+        """Bytes of n numbers."""
+        return self.b.mul(n, NUMBER(self.tile.itemsize))
+
+    def load(self, address: Any, kind: Any) -> Any:
+        """A number or vector at an address, which need not be aligned."""
+        pointer = self.b.inttoptr(address, kind.as_pointer())
+        return self.b.load(pointer, align=8 if kind == NUMBER else self.tile.itemsize)
+
+    def store(self, x: Any, address: Any) -> None:
+        pointer = self.b.inttoptr(address, self.vector.as_pointer())
+        self.b.store(x, pointer, align=self.tile.itemsize)
+
+    def masked_load(self, address: Any, mask: Any) -> Any:
+        pointer = self.b.inttoptr(address, self.vector.as_pointer())
+        given = [pointer, INDEX(self.tile.itemsize), mask, self.zero]
+        return call(self.b, f"llvm.masked.load.{self.name}.p0", self.vector, given)
+
+    def masked_store(self, x: Any, address: Any, mask: Any) -> None:
+        pointer = self.b.inttoptr(address, self.vector.as_pointer())
+        given = [x, pointer, INDEX(self.tile.itemsize), mask]
+        call(self.b, f"llvm.masked.store.{self.name}.p0", ir.VoidType(), given)
+
+    def prefetch(self, address: Any, writes: bool = False) -> None:
+        given = [self.b.inttoptr(address, BYTE), INDEX(int(writes)), INDEX(3), INDEX(1)]
+        call(self.b, "llvm.prefetch.p0", ir.VoidType(), given)
+
+    def broadcast(self, x: Any) -> Any:
+        """A number in all lanes."""
+        empty = ir.Constant(ir.VectorType(x.type, self.tile.lanes), ir.Undefined)
+        order = ir.Constant(ir.VectorType(INDEX, self.tile.lanes), [0] * self.tile.lanes)
+        return self.b.shuffle_vector(self.b.insert_element(empty, x, INDEX(0)), empty, order)
+
+    def first_lanes(self, n: Any) -> Any:
+        """A mask that is true in the first n lanes."""
+        lane = ir.Constant(ir.VectorType(NUMBER, self.tile.lanes), list(range(self.tile.lanes)))
+        return self.b.icmp_signed("<", lane, self.broadcast(n))
+
+    def at_vector(self, address: Any, v: int) -> Any:
+        """The address of the vector that is v vectors further."""
+        return self.b.add(address, NUMBER(v * self.tile.lanes * self.tile.itemsize))
+
+    def row_of(self, base: Any, stride: Any, numbers: Any, i: Any) -> Any:
+        """The address of row i of an array, or of row numbers[i] unless ``numbers`` is 0."""
+        start = self.b.block
+        with self.b.if_then(self.b.icmp_signed("!=", numbers, NUMBER(0))):
+            listed = self.load(self.b.add(numbers, self.b.mul(i, NUMBER(8))), NUMBER)
+            inside = self.b.block
+        row = self.b.phi(NUMBER)
+        row.add_incoming(i, start)
+        row.add_incoming(listed, inside)
+        return self.b.add(base, self.b.mul(row, stride))
+
+    def sums(
+        self, start: Any, stop: Any, step: Callable[[Any], tuple[Sequence[Any], Sequence[Any]]]
+    ) -> Vectors:
+        """The tile as sums over i from start to stop, each a chain of fused multiply-adds in order.
+
+        Args:
+            start, stop: Bounds of i.
+            step: For i, the numbers of the rows, and the vectors that they are multiplied by.
+        """
+        before = self.b.block
+        loop = self.b.append_basic_block("loop")
+        body = self.b.append_basic_block("body")
+        after = self.b.append_basic_block("after")
+        self.b.branch(loop)
+        self.b.position_at_end(loop)
+        i = self.b.phi(NUMBER)
+        i.add_incoming(start, before)
+        shape = range(self.tile.rows), range(self.tile.vectors)
+        sums = [[self.b.phi(self.vector) for _ in shape[1]] for _ in shape[0]]
+        self.b.cbranch(self.b.icmp_signed("<", i, stop), body, after)
+        self.b.position_at_end(body)
+        numbers, vectors = step(i)
+        added = [
+            [
+                self._fused(self.broadcast(x), y, total)
+                for y, total in zip(vectors, row, strict=True)
+            ]
+            for x, row in zip(numbers, sums, strict=True)
+        ]
+        # LLVM would compute two steps at a time, for which there are not enough registers
+        barrier = ir.InlineAsm(ir.FunctionType(ir.VoidType(), []), "", "", side_effect=True)
+        self.b.call(barrier, [])
+        i.add_incoming(self.b.add(i, NUMBER(1)), self.b.block)
+        for row, new in zip(sums, added, strict=True):
+            for total, x in zip(row, new, strict=True):
+                total.add_incoming(self.zero, before)
+                total.add_incoming(x, self.b.block)
+        self.b.branch(loop)
+        self.b.position_at_end(after)
+        return sums
+
+    def _fused(self, x: Any, y: Any, z: Any) -> Any:
+        return call(self.b, f"llvm.fma.{self.name}", self.vector, [x, y, z])
+
+
+def tile_function(write: Callable[..., None], tile: Tile) -> Any:
+    """A tile as a function that kernels may call.
+
+    Args:
+        write: Called with ``Code`` and the arguments of the tile; writes what it does.
+        tile: Its shape.
+    """
+    names = list(inspect.signature(write).parameters)[1:]
+    name = f"{write.__name__}_{tile.rows}_{tile.vectors}_{tile.lanes}_{tile.dtype}"
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        function = builder.module.globals.get(name)
+        if function is None:
+            form = ir.FunctionType(ir.VoidType(), [NUMBER] * len(names))
+            function = ir.Function(builder.module, form, name)
+            function.linkage = "internal"
+            for attribute in ("noinline", "nounwind"):
+                function.attributes.add(attribute)
+            inside = ir.IRBuilder(function.append_basic_block("start"))
+            write(Code(tile, inside), *function.args)
+            inside.ret_void()
+        builder.call(function, arguments)
+        return context.get_dummy_value()
+
+    def typed(typing: Any, *kinds: Any) -> Any:
+        return types.void(*[types.int64] * len(names)), generate
+
+    return intrinsic_like(partial(write, None), typed)

@@ -1,0 +1,211 @@
+"""Products by tiles: packed factors, and the compiled loops over blocks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from ...compile.jit import OPTIONS, cached
+from .code import Tile, tile_function
+from .shapes import fastest, registers
+from .tiles import rows_tile, transposed_tile
+
+# steps of the inner axis that are added in registers, and added to what is stored afterwards: of a
+# product of rows, and of a transposed product
+CHAIN = 1024
+BLOCK = 128
+# tiles of a block of rows, which stays in the cache beside one or two panels, or more of them
+TILES, TILES_OF_SEVERAL = 6, 2
+
+
+@cache
+def _rows_kernel(tile: Tile) -> Any:
+    """The loops of ``Factor.times``."""
+    multiply = tile_function(rows_tile, tile)
+    rows, width, itemsize = tile.rows, tile.width, tile.itemsize
+
+    def kernel(  # type: ignore[no-untyped-def]
+        begin, end, base, stride, numbers, inner, panels, out, out_stride, columns, block
+    ):
+        for top in range(begin, end, block):
+            bottom = min(top + block, end)
+            for column in range(0, columns, width):
+                panel = panels + column * inner * itemsize
+                for first in range(top, bottom, rows):
+                    place = out + first * out_stride + column * itemsize
+                    for k in range(0, inner, CHAIN):
+                        multiply(
+                            base,
+                            stride,
+                            numbers,
+                            first,
+                            min(rows, bottom - first),
+                            end - 1,
+                            k,
+                            min(k + CHAIN, inner),
+                            panel,
+                            place,
+                            out_stride,
+                            columns - column,
+                        )
+
+    return _compiled(kernel, tile)
+
+
+@cache
+def _transposed_kernel(tile: Tile) -> Any:
+    """The loops of ``LongProduct.add``."""
+    multiply = tile_function(transposed_tile, tile)
+    rows, width, itemsize = tile.rows, tile.width, tile.itemsize
+
+    def kernel(  # type: ignore[no-untyped-def]
+        begin, end, base, stride, numbers, inner, side, side_stride, out, out_stride, columns
+    ):
+        for top in range(begin, end, BLOCK):
+            bottom = min(top + BLOCK, end)
+            for column in range(0, columns, width):
+                for k in range(0, inner, rows):
+                    # the last tile begins inside the one before
+                    start = min(k, inner - rows)
+                    multiply(
+                        base,
+                        stride,
+                        numbers,
+                        top,
+                        bottom,
+                        end - 1,
+                        start,
+                        k - start,
+                        side + (top - begin) * side_stride + column * itemsize,
+                        side_stride,
+                        out + start * out_stride + column * itemsize,
+                        out_stride,
+                    )
+
+    return _compiled(kernel, tile)
+
+
+def _compiled(kernel: Callable[..., None], tile: Tile) -> Any:
+    name = f"{__name__}.{kernel.__qualname__} {tile}"
+    return cached(numba.njit(**OPTIONS)(kernel), name, frozenset({__name__}))
+
+
+def _address(x: np.ndarray) -> int:
+    """Where an array begins."""
+    return int(x.__array_interface__["data"][0])
+
+
+class Rows(NamedTuple):
+    """Rows of an array, whose numbers are adjacent.
+
+    Attributes:
+        array: [n, d].
+        numbers: Which rows of the array they are, [m] int64; None for all, in order.
+    """
+
+    array: np.ndarray
+    numbers: np.ndarray | None = None
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Address of the array, bytes between two rows, and address of the numbers, or 0."""
+        numbers = 0 if self.numbers is None else _address(self.numbers)
+        return _address(self.array), self.array.strides[0], numbers
+
+
+class Factor:
+    """The second factor of products of rows, in the order in which tiles read it.
+
+    Args:
+        w: [d, width], float32 or float64.
+    """
+
+    def __init__(self, w: np.ndarray):
+        inner, self._columns = w.shape
+        size, shapes, _ = registers()
+        self._tile = fastest(self._columns, w.dtype, shapes, size)
+        width = self._tile.width
+        self._panels = np.zeros((-(-self._columns // width), inner, width), w.dtype)
+        for panel, first in zip(self._panels, range(0, self._columns, width), strict=True):
+            part = w[:, first : first + width]
+            panel[:, : part.shape[1]] = part
+
+    def times(self, begin: int, end: int, rows: Rows, out: np.ndarray) -> None:
+        """out[begin:end] = rows[begin:end] @ w.
+
+        Args:
+            begin, end: Bounds of the rows.
+            rows: [n, d], of the type of w.
+            out: [n, width], in C order.
+        """
+        count, inner, _ = self._panels.shape
+        _rows_kernel(self._tile)(
+            begin,
+            end,
+            *rows.place,
+            inner,
+            _address(self._panels),
+            _address(out),
+            out.strides[0],
+            self._columns,
+            self._tile.rows * (TILES if count <= 2 else TILES_OF_SEVERAL),
+        )
+
+
+class LongProduct:
+    """The product of transposed rows with rows, rows.T @ side, over ranges of the rows.
+
+    Args:
+        rows: [n, d], float32 or float64, d at least 6.
+        side: [n, width], of the same type; the numbers of a row are adjacent.
+
+    Attributes:
+        columns: Columns of outputs: width, rounded up to whole tiles.
+    """
+
+    def __init__(self, rows: Rows, side: np.ndarray):
+        size, _, shapes = registers()
+        shapes = {vectors: n for vectors, n in shapes.items() if n <= rows.array.shape[1]}
+        self._rows = rows
+        self._side = side
+        self._tile = fastest(side.shape[1], side.dtype, shapes, size)
+        self.columns = -(-side.shape[1] // self._tile.width) * self._tile.width
+
+    def add(self, begin: int, end: int, out: np.ndarray) -> None:
+        """out[:, :width] += rows[begin:end].T @ side[begin:end]; afterwards the other columns of
+        out hold anything.
+
+        Args:
+            begin, end: Bounds of the rows.
+            out: [d, columns], in C order.
+        """
+        side, columns = self._side, self._side.shape[1]
+        # vectors reach beyond the last column into the next rows; the last rows of all are copied,
+        # so that nothing beyond the array is read
+        beyond = (self.columns - columns) * side.itemsize
+        cut = end
+        while cut > begin and (len(side) - cut) * side.strides[0] < beyond:
+            cut = begin + (cut - 1 - begin) // BLOCK * BLOCK
+        self._add(begin, cut, side[begin:cut], out)
+        if cut < end:
+            last = np.zeros((end - cut, self.columns), side.dtype)
+            last[:, :columns] = side[cut:end]
+            self._add(cut, end, last, out)
+
+    def _add(self, begin: int, end: int, side: np.ndarray, out: np.ndarray) -> None:
+        """The same with the side's rows from ``begin`` on."""
+        _transposed_kernel(self._tile)(
+            begin,
+            end,
+            *self._rows.place,
+            self._rows.array.shape[1],
+            _address(side),
+            side.strides[0],
+            _address(out),
+            out.strides[0],
+            self._side.shape[1],
+        )

@@ -1,0 +1,165 @@
+"""The two tiles of products: rows times a matrix, and the transposed product of two long factors.
+
+Each output is one chain of fused multiply-adds in the order of the inner axis, in parts of fixed
+lengths which are added in order. So outputs do not depend on the width of vectors, on the shape of
+tiles, or on where rows are cut into blocks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .code import NUMBER, Code, Vectors
+
+LINE = 64
+# steps of the inner axis after which each row of the next tile has been prefetched once: a line of
+# single precision
+TURNS = 16
+
+
+def rows_tile(
+    code: Code,
+    base: Any,
+    stride: Any,
+    numbers: Any,
+    first: Any,
+    active: Any,
+    last: Any,
+    start: Any,
+    stop: Any,
+    panel: Any,
+    out: Any,
+    out_stride: Any,
+    columns: Any,
+) -> None:
+    """out[i, :] = or += sum over k of row[first + i, k] * panel[k, :]; it is added unless start is
+    0.
+
+    Args:
+        code: Writes the instructions.
+        base, stride, numbers: The rows: address, bytes between two, and addresses of their numbers
+            or 0.
+        first, active, last: The first row, how many of the tile's there are, and the last row that
+            may be prefetched.
+        start, stop: Bounds of k.
+        panel: Address of the vectors of each k, one after another.
+        out, out_stride: Of the first output, and bytes between rows.
+        columns: Columns of outputs from the first on; those of the tile that are beyond are not
+            stored.
+    """
+    b, tile = code.b, code.tile
+    rows = range(tile.rows)
+
+    def row(i: Any) -> Any:
+        return code.row_of(base, stride, numbers, code.least(i, last))
+
+    here = [row(b.add(first, NUMBER(i))) for i in rows]
+    ahead = [row(b.add(first, NUMBER(tile.rows + i))) for i in rows]
+    turns = b.alloca(NUMBER, NUMBER(TURNS))
+    for i in range(TURNS):
+        b.store(ahead[i % tile.rows], b.gep(turns, [NUMBER(i)]))
+
+    def step(k: Any) -> tuple[list[Any], list[Any]]:
+        turn = b.and_(k, NUMBER(TURNS - 1))
+        later = b.load(b.gep(turns, [turn]))
+        code.prefetch(b.add(later, code.bytes(b.sub(k, turn))))
+        vectors = b.add(panel, b.mul(k, NUMBER(tile.width * tile.itemsize)))
+        offset = code.bytes(k)
+        return (
+            [code.load(b.add(address, offset), code.number) for address in here],
+            [code.load(code.at_vector(vectors, v), code.vector) for v in range(tile.vectors)],
+        )
+
+    def place(i: int, v: int) -> Any:
+        there = code.least(NUMBER(i), b.sub(active, NUMBER(1)))
+        return code.at_vector(b.add(out, b.mul(there, out_stride)), v)
+
+    for i in rows:
+        for v in range(tile.vectors):
+            code.prefetch(place(i, v), writes=True)
+    sums = code.sums(start, stop, step)
+    left = [b.sub(columns, NUMBER(v * tile.lanes)) for v in range(tile.vectors)]
+    masks = [code.first_lanes(n) for n in left]
+    sums = _plus(code, sums, b.icmp_signed(">", start, NUMBER(0)), place, masks)
+    whole = b.icmp_signed(">=", columns, NUMBER(tile.width))
+    with b.if_else(whole) as (all_columns, some_columns):
+        with all_columns:
+            for i in rows:
+                with b.if_then(b.icmp_signed("<", NUMBER(i), active)):
+                    for v, x in enumerate(sums[i]):
+                        code.store(x, place(i, v))
+        with some_columns:
+            for i in rows:
+                with b.if_then(b.icmp_signed("<", NUMBER(i), active)):
+                    for v, x in enumerate(sums[i]):
+                        code.masked_store(x, place(i, v), masks[v])
+
+
+def _plus(code: Code, sums: Vectors, adds: Any, place: Any, masks: list[Any]) -> Vectors:
+    """The sums, plus what is stored if ``adds``."""
+    b = code.b
+    before = b.block
+    with b.if_then(adds, likely=False):
+        added = [
+            [b.fadd(x, code.masked_load(place(i, v), masks[v])) for v, x in enumerate(row)]
+            for i, row in enumerate(sums)
+        ]
+        inside = b.block
+    out = []
+    for row, new in zip(sums, added, strict=True):
+        out.append([b.phi(code.vector) for _ in row])
+        for phi, x, y in zip(out[-1], row, new, strict=True):
+            phi.add_incoming(x, before)
+            phi.add_incoming(y, inside)
+    return out
+
+
+def transposed_tile(
+    code: Code,
+    base: Any,
+    stride: Any,
+    numbers: Any,
+    first: Any,
+    stop: Any,
+    last: Any,
+    column: Any,
+    done: Any,
+    vectors: Any,
+    vector_stride: Any,
+    out: Any,
+    out_stride: Any,
+) -> None:
+    """out[i, :] += sum over rows r of row[r, column + i] * vectors[r, :].
+
+    Args:
+        code: Writes the instructions.
+        base, stride, numbers: The rows: address, bytes between two, and address of their numbers or
+            0.
+        first, stop, last: Bounds of r, and the last row that may be prefetched.
+        column: The first column; there are as many as the tile has rows.
+        done: How many of them were added by the tile before.
+        vectors, vector_stride: Address of the vectors of the first row, and bytes between rows.
+        out, out_stride: Of the first output, and bytes between rows.
+    """
+    b, tile = code.b, code.tile
+    count = b.sub(stop, first)
+    origin = b.add(base, code.bytes(column))
+
+    def step(r: Any) -> tuple[list[Any], list[Any]]:
+        ahead = code.least(b.add(r, count), last)
+        code.prefetch(code.row_of(origin, stride, numbers, ahead))
+        row = code.row_of(origin, stride, numbers, r)
+        side = b.add(vectors, b.mul(b.sub(r, first), vector_stride))
+        return (
+            [
+                code.load(b.add(row, NUMBER(i * tile.itemsize)), code.number)
+                for i in range(tile.rows)
+            ],
+            [code.load(code.at_vector(side, v), code.vector) for v in range(tile.vectors)],
+        )
+
+    for i, row in enumerate(code.sums(first, stop, step)):
+        with b.if_then(b.icmp_signed(">=", NUMBER(i), done)):
+            for v, x in enumerate(row):
+                there = code.at_vector(b.add(out, b.mul(NUMBER(i), out_stride)), v)
+                code.store(b.fadd(code.load(there, code.vector), x), there)
