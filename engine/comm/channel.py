@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -27,6 +27,7 @@ from .ordered_reduce import Reduction
 PURPOSES, NUMBERS = 64, 512
 
 Send = tuple[int, np.ndarray]
+T = TypeVar("T")
 
 
 class Tag(IntEnum):
@@ -60,6 +61,9 @@ class WorkItem(Protocol):
     def wait(self, ready: Callable[[], bool], line: str) -> None:
         """Let other work items run until ``ready`` returns True; ``line`` describes the wait."""
 
+    def run_in(self, stage: str, function: Callable[[], T]) -> T:
+        """Run a function on a thread of a stage of the pipeline; returns its result."""
+
     def state(self) -> tuple[str, FrameType | None]:
         """Its name and what it waits for, and the frame it is suspended in; None while it runs."""
 
@@ -68,6 +72,19 @@ class WorkItem(Protocol):
 WORK_ITEM: ContextVar[WorkItem | None] = ContextVar("graphtheta_work_item", default=None)
 # active work items of this process, for reports
 WORK_ITEMS: WeakSet[WorkItem] = WeakSet()
+
+
+def in_stage(stage: str, function: Callable[[], T]) -> T:
+    """Run a function on a thread of a stage of the pipeline, if stages have threads of their own;
+    returns its result.
+
+    Args:
+        stage: One of ``engine.train.stages.STAGES``.
+        function: Runs in the channel of the current work item, and with a copy of its context
+            variables.
+    """
+    item = WORK_ITEM.get()
+    return function() if item is None else item.run_in(stage, function)
 
 
 def active_work_items() -> list[WorkItem]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from contextvars import copy_context
+from threading import Thread
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -45,7 +47,8 @@ class Comm(Transport):
         cores: Threads of this rank that may compute at the same time.
         machines: Number of the machine of each rank, [size] int64; ranks of one machine can share
             memory. Simulated ranks are on one machine, unless a test assigns other numbers.
-        takes_threads: Whether other threads of a rank may use it, each in a channel of its own.
+        takes_threads: Whether threads of a rank that it has not started may use it, each in a
+            channel of its own.
     """
 
     takes_threads = True
@@ -262,6 +265,20 @@ class Comm(Transport):
         self._count(sent.nbytes)
         self._check(arriving[:, 0])
         return arriving[:, 1:]
+
+    def start_thread(self, work: Callable[[], None], name: str) -> Callable[[], bool]:
+        """Call a function in another thread of this rank, with a copy of the context variables.
+
+        Args:
+            work: May use this communicator in channels that no other thread uses.
+            name: Of the thread.
+
+        Returns:
+            A function that says whether the thread has ended, to be polled.
+        """
+        thread = Thread(target=copy_context().run, args=(work,), name=name, daemon=True)
+        thread.start()
+        return lambda: not thread.is_alive()
 
     def together(self, work: Sequence[Callable[[], T]]) -> list[T]:
         """Run functions that communicate; returns their results in order. Some communicators merge

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import sleep
+from time import monotonic, sleep
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from .channel import Send
 from .communicator import Comm
 from .ledger import Ledger
 
-# seconds between two polls
-PAUSE = 5e-5
+# seconds between two polls: at least and at most, and in between this share of the time waited
+PAUSE, LONGEST, SHARE = 5e-5, 1e-3, 1 / 32
 
 
 class SerialComm(Comm):
@@ -23,8 +23,9 @@ class SerialComm(Comm):
 
     def poll(self, ready: Callable[[], bool], line: str) -> None:
         """Return when another thread of this rank has made ``ready`` true."""
+        began = monotonic()
         while not ready():
-            sleep(PAUSE)
+            sleep(min(max(PAUSE, SHARE * (monotonic() - began)), LONGEST))
 
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
         out[0] = x

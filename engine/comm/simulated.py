@@ -1,10 +1,10 @@
 """Simulated ranks inside one process, for tests and debuggers.
 
-Each rank is a thread, but only one runs at a time: when it waits for others, the next rank
-continues. The order is therefore the same in every run, a debugger can stop anywhere, and numpy is
-never called from two threads at once. Mistakes that would hang or corrupt data under MPI raise
-errors here: mismatched collectives, messages without a sender or receiver, and buffers that are
-accessed between ``move_begin`` and ``end``.
+Each rank is a thread, or several that it starts, but only one runs at a time: when it waits for
+others, the next one continues. The order is therefore the same in every run, a debugger can stop
+anywhere, and numpy is never called from two threads at once. Mistakes that would hang or corrupt
+data under MPI raise errors here: mismatched collectives, messages without a sender or receiver, and
+buffers that are accessed between ``move_begin`` and ``end``.
 """
 
 from __future__ import annotations
@@ -49,44 +49,55 @@ class _Collective:
 
 
 class _World:
-    """State shared by the simulated ranks: turns, messages, and active collectives."""
+    """State shared by the simulated ranks: turns, messages, and active collectives.
+
+    Turns go round the threads. The first ``size`` are the ranks; those that they start follow.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.turns = [threading.Semaphore(0) for _ in range(size)]
+        self.rank_of: list[int] = []
+        self.turns: list[threading.Semaphore] = []
         self.finished = threading.Semaphore(0)
-        self.waits: list[_Wait | None] = [None] * size
-        self.done = [False] * size
+        self.waits: list[_Wait | None] = []
+        self.done: list[bool] = []
         self.messages: dict[_Key, np.ndarray] = {}
         self.collectives: dict[tuple[int, int], _Collective] = {}
         self.failures: list[tuple[int, BaseException]] = []
         self.deadlock: str | None = None
+        for rank in range(size):
+            self.add(rank)
 
-    def wait(self, rank: int, ready: Callable[[], bool], line: str) -> None:
-        """Let other ranks run until ``ready`` is true; raises if it cannot become true."""
+    def add(self, rank: int) -> int:
+        """Count a further thread of a rank; returns its number."""
+        self.rank_of.append(rank)
+        self.turns.append(threading.Semaphore(0))
+        self.waits.append(None)
+        self.done.append(False)
+        return len(self.turns) - 1
+
+    def wait(self, thread: int, ready: Callable[[], bool], line: str) -> None:
+        """Let other threads run until ``ready`` is true; raises if it cannot become true."""
         if ready():
             return
-        self.waits[rank] = _Wait(ready, line)
-        self.pass_on(rank)
-        self.turns[rank].acquire()
-        self.waits[rank] = None
+        self.waits[thread] = _Wait(ready, line)
+        self.pass_on(thread)
+        self.turns[thread].acquire()
+        self.waits[thread] = None
         if ready():
             return
         if self.failures:
             failed, error = self.failures[0]
             raise PeerError(
-                f"rank {failed} failed with {type(error).__name__}: {error}; rank {rank} stops:"
-                f" {line}"
+                f"rank {failed} failed with {type(error).__name__}: {error}; rank"
+                f" {self.rank_of[thread]} stops: {line}"
             )
         raise CommError(self.deadlock or "deadlock: every rank waits for another rank")
 
-    def pass_on(self, rank: int) -> None:
-        """Let the next rank that can continue run, counting up from ``rank``."""
-        live = [
-            q % self.size
-            for q in range(rank + 1, rank + 1 + self.size)
-            if not self.done[q % self.size]
-        ]
+    def pass_on(self, thread: int) -> None:
+        """Let the next thread that can continue run, counting up from ``thread``."""
+        n = len(self.turns)
+        live = [q % n for q in range(thread + 1, thread + 1 + n) if not self.done[q % n]]
         for q in live:
             wait = self.waits[q]
             if wait is None or self.failures or self.deadlock or wait.ready():
@@ -109,7 +120,7 @@ class _World:
 class SimComm(Comm):
     """One of several simulated ranks; made by ``run_simulated``."""
 
-    # a rank is a thread, and one rank runs at a time
+    # one thread of all ranks runs at a time
     takes_threads = False
 
     def __init__(self, rank: int, world: _World) -> None:
@@ -119,10 +130,28 @@ class SimComm(Comm):
         self._counts: Counter[tuple[str, int, int, int]] = Counter()
         self._open: dict[int, str] = {}
         self._moves = 0
+        self._thread = threading.local()
 
     def poll(self, ready: Callable[[], bool], line: str) -> None:
-        """Let other ranks run until ``ready`` is true."""
-        self._world.wait(self.rank, ready, line)
+        """Let other ranks, and other threads of this one, run until ``ready`` is true."""
+        self._world.wait(getattr(self._thread, "number", self.rank), ready, line)
+
+    def start_thread(self, work: Callable[[], None], name: str) -> Callable[[], bool]:
+        """Call a function in another thread of this rank, which has its turns as a rank has."""
+        world = self._world
+        number = world.add(self.rank)
+
+        def run() -> None:
+            self._thread.number = number
+            world.turns[number].acquire()
+            try:
+                work()
+            finally:
+                world.done[number] = True
+                world.pass_on(number)
+
+        super().start_thread(run, name)
+        return lambda: world.done[number]
 
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
         np.stack(self._exchange(x), out=out)

@@ -35,6 +35,10 @@ class WrappedComm(Comm):
         """Return when ``ready``, without letting other work items run."""
         self.inner.poll(ready, line)
 
+    def start_thread(self, work: Callable[[], None], name: str) -> Callable[[], bool]:
+        """Call a function in another thread of this rank, as the inner communicator does."""
+        return self.inner.start_thread(work, name)
+
     def leave(self, text: str, code: int) -> int:
         """End the job after an uncaught error on this rank, as the inner communicator does."""
         return self.inner.leave(text, code)

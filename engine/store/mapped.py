@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphtheta.base.arguments import checked
+from graphtheta.base.binding import unbind
 from graphtheta.base.lazy_array import LazyArray
 from graphtheta.base.npy import map_npy
 
@@ -136,4 +137,4 @@ class _RowRead:
 
 @cache
 def _readers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(READERS, "graphtheta-read")
+    return ThreadPoolExecutor(READERS, "graphtheta-read", initializer=unbind)

@@ -13,6 +13,7 @@ asked for. A relay may fetch rows for all workers of a machine together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Protocol
 
@@ -22,11 +23,13 @@ import scipy
 from graphtheta.base.sparse import is_sparse
 
 from ...ops.rows.by_number import assembled, take_rows
+from ..comm.channel import in_stage
 from ..comm.communicator import Comm
 from ..partition.exchange import pointers
 from ..partition.partition import Partition
 from ..partition.table import Route
 from .scatter import Move
+from .stages import FEATURES
 from .turns import Turns
 
 # of a row at its owner; of the length of a sparse row; of the column of one of its entries
@@ -109,8 +112,13 @@ class Features:
 
         Collective: all ranks of the partition.
         """
-        if not self._coded:
-            return [{} for _ in ids]
+        return in_stage(FEATURES, partial(self._fetch, ids)) if self._coded else [{} for _ in ids]
+
+    def _fetch(self, ids: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+        """As ``fetch``, if there are wide columns.
+
+        Collective: all ranks of the partition.
+        """
         if self._relay is not None:
             self.turns.wait(self._partition.halo_comm)
         if len(ids) == 1:

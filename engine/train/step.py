@@ -19,6 +19,7 @@ import numpy as np
 from ...ops.autodiff.tape import Change, Gradients, Tape, Var
 from ...ops.edge.backend.fused import backend_scope
 from ...ops.optimisers.optim import Optimiser
+from ..comm.channel import in_stage
 from ..comm.communicator import Comm
 from ..layer.layer import Model
 from ..layer.settings import PassSettings, pass_scope
@@ -29,6 +30,7 @@ from .fetch import Features
 from .gradient_sum import GradientSum
 from .learned import FetchedRows, LearnedRows, OwnRows
 from .scheduler import WorkQueue
+from .stages import COMPUTE, FEATURES
 from .supply import Ahead, Foresight, ViewSupply
 from .table import LearnedTable, check_tables
 from .update import UpdateRule
@@ -277,12 +279,18 @@ class Training(ViewSupply):
         read the rows of its passes.
         """
 
+        def begin(view: GraphView) -> LearnedRows:
+            learned = self.learned(view)
+            view.read_begin(self.stored, view.space.n)
+            return learned
+
         def prepare(make: Callable[[], GraphView]) -> PreparedView:
             with self.job_comm.ledger.stage("batch"):
                 view = make()
-                learned = self.learned(view)
-                view.read_begin(self.stored, view.space.n)
-            return view, learned
+                if not (self.tables or self.stored):
+                    return view, begin(view)
+                with self.job_comm.ledger.stage("fetch"):
+                    return view, in_stage(FEATURES, partial(begin, view))
 
         return [partial(prepare, make) for make in self._in_turns(views)]
 
@@ -306,23 +314,42 @@ class Training(ViewSupply):
         with ledger.span(
             f"view {number + place + 1}", step=step + 1, version=self.versions.version_of(step)
         ):
-            view, learned = make()
-            with self.versions.using(step), self.scope(), self.tape(number, view) as tape:
-                with ledger.span("forward"):
-                    loss = self.strategy.task.loss(view, self.model(view, **learned.read()))
-                reduced, changes, gradients = self.backward(tape, loss)
-                rows = learned.changes(gradients)
-            if self.independent:
-                changes = self._changes_of_all(changes, n)
-            self.versions.deliver(
-                step=step,
-                position=position,
-                groups=groups,
-                gradients=reduced,
-                changes=changes,
-                rows=rows,
+            prepared = make()
+            deliver = partial(self.versions.deliver, step=step, position=position, groups=groups)
+            loss = in_stage(
+                COMPUTE,
+                partial(
+                    self._pass, prepared=prepared, n=n, number=number, step=step, deliver=deliver
+                ),
             )
-        return [float(loss.value) if i == place else 0.0 for i in range(n)]
+        return [loss if i == place else 0.0 for i in range(n)]
+
+    def _pass(
+        self,
+        prepared: PreparedView,
+        n: int,
+        number: int,
+        step: int,
+        deliver: Callable[..., None],
+    ) -> float:
+        """Forward and backward over this worker's view of a group of n views, from view ``number``
+        of the run on; returns this rank's share of the loss.
+
+        Args:
+            deliver: Takes the gradients.
+
+        Collective: all ranks.
+        """
+        view, learned = prepared
+        with self.versions.using(step), self.scope(), self.tape(number, view) as tape:
+            with self.job_comm.ledger.span("forward"):
+                loss = self.strategy.task.loss(view, self.model(view, **learned.read()))
+            reduced, changes, gradients = self.backward(tape, loss)
+            rows = learned.changes(gradients)
+        if self.independent:
+            changes = self._changes_of_all(changes, n)
+        deliver(gradients=reduced, changes=changes, rows=rows)
+        return float(loss.value)
 
     def _changes_of_all(self, changes: list[Change], views: int) -> list[Change]:
         """The changes of the views of all workers, in the order of the views.

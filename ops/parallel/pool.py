@@ -5,6 +5,9 @@ uneven blocks leave no thread idle. Results do not depend on which thread runs w
 
 An operation is offered to idle threads, and one that no thread has begun when the caller is done is
 withdrawn. So a short operation never waits for a thread to wake up.
+
+All threads share the same idle ones, unless a thread chooses others: those of a stage of the
+pipeline have some of their own, on the same processors.
 """
 
 from __future__ import annotations
@@ -21,33 +24,6 @@ import numba
 # seconds of work below which an operation is not divided: to wake a thread, and to take turns with
 # it at the interpreter lock, was measured to take 30 to 50 us of both
 WORTH = 8e-5
-_computing = 1
-
-
-class _Chosen(local):
-    """How many threads were chosen for kernels called from a thread; 0 if nothing was."""
-
-    n = 0
-
-
-# Numba has such a number too, but starts threads of its own when it is asked
-_CHOSEN = _Chosen()
-
-
-def threads() -> int:
-    """Threads that kernels called from this thread may use."""
-    return _CHOSEN.n or int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-
-
-def set_threads(n: int) -> None:
-    """Choose the number of threads for kernels called from this thread."""
-    _CHOSEN.n = n
-
-
-def share_threads(computing: int) -> None:
-    """Set how many threads call kernels at present; their kernels share the remaining cores."""
-    global _computing
-    _computing = max(computing, 1)
 
 
 class _Offer:
@@ -89,13 +65,25 @@ class _Offer:
         return 0
 
 
-class _Pool:
-    """Idle threads, which wait for offers."""
+class Helpers:
+    """Idle threads that wait for offers of the threads that share them. They run on the processors
+    of the thread that first offers something.
 
-    def __init__(self) -> None:
-        self._offers: SimpleQueue[_Offer] = SimpleQueue()
+    Args:
+        threads: Threads that kernels may use, with the one that calls them; 0 for as many as Numba
+            would use.
+    """
+
+    def __init__(self, threads: int = 0) -> None:
+        self.threads = threads
+        self.computing = 1
+        self._offers: SimpleQueue[_Offer | None] = SimpleQueue()
         self._lock = Lock()
         self._started = 0
+
+    def share(self, computing: int) -> None:
+        """Set how many threads call kernels at present; their kernels share the remaining cores."""
+        self.computing = max(computing, 1)
 
     def offer(self, offer: _Offer, places: int) -> None:
         """Offer an operation to some threads."""
@@ -104,6 +92,13 @@ class _Pool:
         for _ in range(places):
             self._offers.put(offer)
 
+    def close(self) -> None:
+        """End the threads."""
+        with self._lock:
+            for _ in range(self._started):
+                self._offers.put(None)
+            self._started = 0
+
     def _start(self, n: int) -> None:
         with self._lock:
             while self._started < n:
@@ -111,16 +106,53 @@ class _Pool:
                 self._started += 1
 
     def _serve(self) -> None:
-        while True:
-            self._offers.get().accept()
+        use_helpers(self)
+        while (offer := self._offers.get()) is not None:
+            offer.accept()
+            # an offer keeps arrays alive
+            del offer
 
 
-_POOL = _Pool()
+class _Chosen(local):
+    """What was chosen for kernels called from a thread: how many threads, 0 if nothing was, and
+    which helpers, None for those that all share.
+    """
+
+    n = 0
+    helpers: Helpers | None = None
+
+
+# Numba has such a number too, but starts threads of its own when it is asked
+_CHOSEN = _Chosen()
+_SHARED = Helpers()
+
+
+def helpers() -> Helpers:
+    """The helpers of this thread."""
+    return _CHOSEN.helpers or _SHARED
+
+
+def use_helpers(chosen: Helpers) -> None:
+    """Choose the helpers for kernels called from this thread."""
+    _CHOSEN.helpers = chosen
+
+
+def threads() -> int:
+    """Threads that kernels called from this thread may use."""
+    return (
+        _CHOSEN.n or helpers().threads or int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+    )
+
+
+def set_threads(n: int) -> None:
+    """Choose the number of threads for kernels called from this thread; 0 takes it back."""
+    _CHOSEN.n = n
 
 
 def _renew() -> None:
-    global _POOL
-    _POOL = _Pool()
+    global _SHARED
+    _SHARED = Helpers()
+    _CHOSEN.helpers = None
 
 
 if hasattr(os, "register_at_fork"):
@@ -135,12 +167,13 @@ def run_threads(work: Callable[[int], object], most: int) -> None:
     Args:
         work: Its argument is 0 on this thread, and 1, 2 ... on others.
     """
-    places = min(threads() - _computing + 1, most) - 1 if most > 1 else 0
+    idle = helpers()
+    places = min(threads() - idle.computing + 1, most) - 1 if most > 1 else 0
     if places <= 0:
         work(0)
         return
     offer = _Offer(work, places)
-    _POOL.offer(offer, places)
+    idle.offer(offer, places)
     try:
         work(0)
     finally:

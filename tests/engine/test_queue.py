@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Callable
 from functools import partial
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from graphtheta.engine.comm.channel import WORK_ITEM, Tag
+from graphtheta.engine.comm.channel import WORK_ITEM, Tag, in_stage
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.train.scheduler import WorkQueue
+from graphtheta.engine.train.stages import STAGES, StageThreads
 from graphtheta.errors import CommError
+from graphtheta.ops.parallel import pool
+
+binds = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be bound")
+# processors that this process may use, at least one for each stage; on a small machine stages share
+PROCESSORS = (sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]) * 4
+STAGED = {
+    "apart": [StageThreads((stage,), (PROCESSORS[i],)) for i, stage in enumerate(STAGES)],
+    "two and one": [
+        StageThreads(("sampling", "features"), (PROCESSORS[0],)),
+        StageThreads(("compute",), (PROCESSORS[1],)),
+    ],
+    "first and last": [
+        StageThreads(("features",), (PROCESSORS[0],)),
+        StageThreads(("sampling", "compute"), (PROCESSORS[1], PROCESSORS[2])),
+    ],
+}
 
 
 def _ring(comm: Comm, number: int, rounds: int) -> int:
-    """Pass a number round the ranks; each task waits several times."""
+    """Pass a number round the ranks in each stage; each task waits several times."""
+    for stage in STAGES:
+        number = in_stage(stage, partial(_pass_round, comm, number, rounds))
+    return number
+
+
+def _pass_round(comm: Comm, number: int, rounds: int) -> int:
     x = np.array([100 * number + comm.rank])
     for _ in range(rounds):
         got = np.empty_like(x)
@@ -29,11 +57,14 @@ def _ring(comm: Comm, number: int, rounds: int) -> int:
     return int(comm.all_sum(x)[0])
 
 
+@binds
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("in_flight", [1, 2, 5])
-def test_results_are_those_of_one_at_a_time(size: int, in_flight: int) -> None:
+@pytest.mark.parametrize("staged", ["no", *STAGED])
+def test_results_are_those_of_one_at_a_time(size: int, in_flight: int, staged: str) -> None:
     def program(comm: Comm, in_flight: int) -> list[int]:
         queue = WorkQueue(comm, in_flight)
+        queue.stages = STAGED.get(staged, ())
         # tasks of different lengths, more than there are channels
         return queue.run([partial(_ring, comm, i, 1 + i * 7 % 5) for i in range(23)])
 
@@ -77,29 +108,96 @@ def test_ranks_may_take_turns_differently() -> None:
     assert run_simulated(2, program) == [[0.0, 2.0]] * 2
 
 
+@binds
 @pytest.mark.parametrize("size", [1, 2])
-def test_the_error_of_the_first_failing_task_is_raised(size: int) -> None:
+@pytest.mark.parametrize(("staged", "stage"), [("no", "sampling"), *product(STAGED, STAGES)])
+def test_the_error_of_the_first_failing_task_is_raised(size: int, staged: str, stage: str) -> None:
     def program(comm: Comm) -> None:
         queue = WorkQueue(comm, 3)
+        queue.stages = STAGED.get(staged, ())
 
-        def task(i: int) -> None:
+        def fail(i: int, its: str) -> None:
             comm.all_sum(np.ones(1))
-            if i in (2, 3):
+            if its == stage and i in (2, 3):
                 raise ValueError(f"task {i} fails")
             comm.all_sum(np.ones(1))
 
+        def task(i: int) -> None:
+            for its in STAGES:
+                in_stage(its, partial(fail, i, its))
+
         queue.run([lambda i=i: task(i) for i in range(8)])  # type: ignore[misc]
 
+    before = threading.active_count()
     with pytest.raises(ValueError, match="task 2 fails"):
         run_simulated(size, program)
+    _wait_for(lambda: threading.active_count() <= before)
 
 
-def test_tasks_that_wait_for_each_other_are_an_error() -> None:
+def _wait_for(ready: Callable[[], bool]) -> None:
+    """A thread that has been told to end takes a moment."""
+    ended = threading.Event()
+    for _ in range(600):
+        if ready():
+            return
+        ended.wait(0.05)
+    raise AssertionError([thread.name for thread in threading.enumerate()])
+
+
+def _allowed() -> set[int]:
+    """Processors of this thread, as the kernel lists them."""
+    status = Path(f"/proc/self/task/{threading.get_native_id()}/status").read_text()
+    listed = next(line for line in status.splitlines() if line.startswith("Cpus_allowed_list"))
+    ranges = [part.split("-") for part in listed.split(":")[1].strip().split(",")]
+    return {i for ends in ranges for i in range(int(ends[0]), int(ends[-1]) + 1)}
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no list of threads")
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("staged", STAGED)
+def test_stages_and_their_kernels_run_on_their_processors(staged: str, fails: bool) -> None:
+    outside = _allowed()
+    seen: list[tuple[str, set[int]]] = []
+
+    def note(stage: str) -> None:
+        def block(_: int) -> None:
+            seen.append((stage, _allowed()))
+
+        # the second takes idle threads, if the stage has some
+        pool.run_blocks(block, 8, 0.0)
+        pool.run_blocks(block, 8, 1.0)
+
+    def task(i: int) -> None:
+        for stage in STAGES:
+            in_stage(stage, partial(note, stage))
+        assert not (fails and i == 9), "a task fails"
+
+    queue = WorkQueue(SerialComm(), 3)
+    queue.stages = STAGED[staged]
+    if fails:
+        with pytest.raises(AssertionError, match="a task fails"):
+            queue.run([partial(task, i) for i in range(12)])
+    else:
+        queue.run([partial(task, i) for i in range(12)])
+    of_stage = {stage: set(each.processors) for each in queue.stages for stage in each.stages}
+    assert {stage for stage, _ in seen} == set(STAGES)
+    assert all(processors == of_stage[stage] for stage, processors in seen)
+    # of the thread that called, which has its helpers too
+    assert _allowed() == outside
+    pool.run_blocks(lambda _: seen.append(("outside", _allowed())), 8, 1.0)
+    assert all(processors == outside for stage, processors in seen if stage == "outside")
+
+
+@binds
+@pytest.mark.parametrize("staged", ["no", *STAGED])
+def test_tasks_that_wait_for_each_other_are_an_error(staged: str) -> None:
     comm = SerialComm()
 
     def task(_: int) -> None:
-        comm.until(lambda: False, "waits for what never comes")
+        in_stage("compute", lambda: comm.until(lambda: False, "waits for what never comes"))
 
+    queue = WorkQueue(comm, 2)
+    queue.stages = STAGED.get(staged, ())
     with pytest.raises(
         CommError,
         match=(
@@ -107,7 +205,7 @@ def test_tasks_that_wait_for_each_other_are_an_error() -> None:
             " view 1"
         ),
     ):
-        WorkQueue(comm, 2).run([lambda i=i: task(i) for i in range(2)])  # type: ignore[misc]
+        queue.run([lambda i=i: task(i) for i in range(2)])  # type: ignore[misc]
 
 
 def test_several_cores_compute_at_a_time() -> None:

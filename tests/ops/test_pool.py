@@ -13,10 +13,10 @@ several = pytest.mark.skipif(pool.threads() < 2, reason="one thread")
 
 @pytest.fixture(autouse=True)
 def _alone():
-    before = pool._computing
-    pool.share_threads(1)
+    before = pool.helpers().computing
+    pool.helpers().share(1)
     yield
-    pool.share_threads(before)
+    pool.helpers().share(before)
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 100])

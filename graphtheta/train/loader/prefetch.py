@@ -15,6 +15,7 @@ from graphtheta.engine.comm.channel import WORK_ITEM, WORK_ITEMS, active_work_it
 from graphtheta.engine.comm.communicator import Comm
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class _Making:
@@ -36,6 +37,9 @@ class _Making:
     def wait(self, ready: Callable[[], bool], line: str) -> None:
         self._line = line
         self._comm.poll(ready, line)
+
+    def run_in(self, _: str, function: Callable[[], R]) -> R:
+        return function()
 
     def state(self) -> tuple[str, FrameType | None]:
         return f"the loader {self._line}", None
