@@ -21,14 +21,8 @@ from graphtheta.engine.runtime.start import start
 
 def foreseen(trainer: gt.Trainer) -> float:
     """Seconds of an epoch that the profile predicts; 0 without one."""
-    training = trainer.training
-    if trainer.pipeline.costs is None:
-        return 0.0
-    together = -(-training.views_per_step // training.width) * (1 + training.versions.staleness)
-    seconds = trainer.pipeline.costs.seconds(
-        training.queue.in_flight, training.job_comm.cores, together
-    )
-    return seconds * -(-trainer.strategy.steps_per_epoch // training.width)
+    views = -(-trainer.strategy.steps_per_epoch // trainer.training.width)
+    return trainer.pipeline.seconds * views
 
 
 def main(keys: str, epochs: str) -> None:
@@ -60,6 +54,8 @@ def main(keys: str, epochs: str) -> None:
             "busy": (process_time() - busy) / (comm.cores * sum(seconds)),
             "views": trainer.strategy.steps_per_epoch,
             "in flight": queue.in_flight,
+            "stage threads": ",".join(f"{s.name}={len(s.processors)}" for s in queue.stages)
+            or "free",
             **(
                 {
                     "line": pipeline.line,

@@ -99,6 +99,47 @@ def share(cores: list[int], neighbours: list[list[int]], quota: float | None, om
     return fair
 
 
+@collective
+def own_processors(comm: Comm) -> list[int]:
+    """Processors that no other rank takes as its own, as many as this rank has threads, or fewer
+    if ranks must share.
+
+    Processors that several ranks may use are divided among them. Simulated ranks run one at a
+    time, so each has all.
+
+    Args:
+        comm: All ranks.
+    """
+    cores = available_cores()
+    everyone = comm.all_gather((platform.node(), cores))
+    if not comm.takes_threads:
+        return cores
+    here = {rank: its for rank, (node, its) in enumerate(everyone) if node == platform.node()}
+    return dealt(here)[comm.rank][: comm.cores]
+
+
+def dealt(allowed: dict[int, list[int]]) -> dict[int, list[int]]:
+    """Processors of each rank of a machine, no two of them the same.
+
+    Args:
+        allowed: Processors that each rank may use.
+    """
+    users: dict[int, list[int]] = {}
+    for rank, cores in allowed.items():
+        for core in cores:
+            users.setdefault(core, []).append(rank)
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for core in sorted(users):
+        alike.setdefault(tuple(users[core]), []).append(core)
+    own: dict[int, list[int]] = {rank: [] for rank in allowed}
+    for ranks, cores in alike.items():
+        for place, rank in enumerate(ranks):
+            begin = place * len(cores) // len(ranks)
+            end = (place + 1) * len(cores) // len(ranks)
+            own[rank] += cores[begin:end]
+    return {rank: sorted(cores) for rank, cores in own.items()}
+
+
 def available_cores() -> list[int]:
     """Numbers of the cores this process may run on."""
     if hasattr(os, "sched_getaffinity"):

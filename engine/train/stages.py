@@ -12,8 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from graphtheta.base.wording import did_you_mean
+
 # the search of a view and its parts; the rows of its nodes; forward, backward and sum of gradients
 SAMPLING, FEATURES, COMPUTE = STAGES = ("sampling", "features", "compute")
+# threads that take any stage
+FREE = "free"
+MOST_PROCESSORS = 4096
+EXAMPLE = "sampling=1,features=1,compute=2"
 
 
 @dataclass(frozen=True)
@@ -33,3 +39,42 @@ class StageThreads:
     def name(self) -> str:
         """The stages in one word."""
         return "+".join(self.stages)
+
+
+def read_stages(text: str) -> dict[tuple[str, ...], int]:
+    """Parse the processors of stages, such as ``sampling=1,features=1,compute=2``. Stages that
+    share processors are joined: ``sampling+features=1,compute=1``.
+
+    Returns:
+        Number of processors by stages.
+
+    Raises:
+        ValueError: The text is not of this form, a stage is unknown, missing or there twice, or
+            all stages share the same processors.
+    """
+    numbers: dict[tuple[str, ...], int] = {}
+    for item in text.replace(" ", "").split(","):
+        names, _, number = item.partition("=")
+        if not (number.isascii() and number.isdecimal() and 1 <= int(number) <= MOST_PROCESSORS):
+            raise ValueError(
+                f"expected STAGES=PROCESSORS, such as {EXAMPLE}, with 1 to {MOST_PROCESSORS}"
+                f" processors, got {item!r}"
+            )
+        stages = tuple(names.split("+"))
+        for stage in stages:
+            if stage not in STAGES:
+                raise ValueError(
+                    f"there is no stage {stage!r}{did_you_mean(stage, STAGES)}; expected"
+                    f" {', '.join(STAGES)}, such as {EXAMPLE}"
+                )
+        if stages in numbers:
+            raise ValueError(f"{names} is given twice")
+        numbers[stages] = int(number)
+    given = [stage for stages in numbers for stage in stages]
+    for stage in STAGES:
+        if given.count(stage) != 1:
+            count = "missing" if stage not in given else "given twice"
+            raise ValueError(f"stage {stage} is {count}; expected each once, such as {EXAMPLE}")
+    if len(numbers) == 1:
+        raise ValueError(f"all stages share the same processors; divide them, as in {EXAMPLE}")
+    return numbers

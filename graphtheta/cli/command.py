@@ -201,6 +201,7 @@ def _outcome(trainer: graphtheta.Trainer, result: Result) -> tuple[dict[str, Any
     if pipeline is not None and pipeline.costs is not None:
         record["pipeline"] = {
             "views_in_flight": trainer.training.queue.in_flight,
+            "stage_threads": pipeline.stage_threads,
             **asdict(pipeline.costs),
         }
         lines.append(pipeline.line)

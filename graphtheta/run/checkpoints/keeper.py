@@ -49,6 +49,7 @@ FREE = (
     "views_per_step",
     "views_in_flight",
     "pipeline",
+    "stage_threads",
     "macrobatch",
     "fetch_batch",
     "feature_cache",

@@ -17,6 +17,7 @@ from graphtheta.base.arguments import checked
 from graphtheta.base.described import name_and_options
 from graphtheta.base.wording import did_you_mean, explain, literals
 from graphtheta.engine.strategy.registry import BUILT_IN
+from graphtheta.engine.train.stages import FREE, read_stages
 from graphtheta.errors import ConfigError
 from graphtheta.models.readouts import hops as readout_hops
 from graphtheta.models.registry import MODELS
@@ -136,6 +137,14 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         ):
             raise ValueError("expected a number of at least 1, or auto")
         return str(value)
+
+    @field_validator("stage_threads")
+    @classmethod
+    def _check_stages(cls, value: str) -> str:
+        text = value.replace(" ", "")
+        if text not in (FREE, AUTO):
+            read_stages(text)
+        return text
 
     @field_validator("class_weights", mode="before")
     @classmethod

@@ -17,6 +17,7 @@ from graphtheta.base.registry import Registry
 from graphtheta.engine.strategy.registry import STRATEGIES
 from graphtheta.engine.strategy.strategy import GlobalBatch
 from graphtheta.engine.train.metrics import METRICS
+from graphtheta.engine.train.stages import FREE
 from graphtheta.models.design import NetworkOptions, Options
 from graphtheta.partitioners.pairs import DEFAULT_MASTERS
 from graphtheta.partitioners.registry import DEFAULT_PLACEMENT, EDGE_PLACEMENTS, PARTITIONERS
@@ -89,6 +90,7 @@ OF_TRAINING = frozenset(
         "mode",
         "views_in_flight",
         "pipeline",
+        "stage_threads",
         "macrobatch",
         "fetch_batch",
         "machine_cache",
@@ -305,6 +307,18 @@ class ComputeKeys(Options):
     ] = "no"
     """Profile the stages of the first steps, and use as many of --views-in-flight as take the least
     time (auto). Results do not depend on it."""
+    stage_threads: Annotated[
+        str,
+        BATCHES,
+        Needs(
+            ("views_in_flight",),
+            "lets stages of different views run at the same time, but views_in_flight is 1",
+        ),
+    ] = FREE
+    """Processors of each stage of pipelined mini-batches, whose threads run on no others, such as
+    sampling=1,features=1,compute=2, or sampling+features=1,compute=1 for stages that share one; or
+    the division that a profile of the first steps foresees as fastest (auto). With free, threads
+    take whatever can continue. Results do not depend on it."""
     macrobatch: Annotated[str, BATCHES] = "1"
     """Steps whose mini-batches are expanded together, with merged messages: a number, or as many as
     fit into a quarter of the free memory (auto). With mode=independent these are groups of one

@@ -43,6 +43,7 @@ class Run(Session):
         "machine_cache",
         "views_in_flight",
         "pipeline",
+        "stage_threads",
         "staleness",
         "checkpoint_every",
         "keep",

@@ -37,7 +37,7 @@ from graphtheta.run.job.keys import ASKS_NOTHING, OF_DATASET
 from graphtheta.train.loop.build import Choices, RunSetup, build
 from graphtheta.train.loop.groups import Choice, Groups
 from graphtheta.train.loop.make_model import refuse_unread, source_of
-from graphtheta.train.pipeline.profile import Pipeline
+from graphtheta.train.pipeline.profile import pipeline_of
 
 # what to do about numbers that are not finite
 CALMER = "lower --lr, or check features, targets and edge values for very large numbers"
@@ -75,7 +75,8 @@ class Session(ModelOnGraph):
         caches: Caches of features.
         macrobatches: Make the views of several steps together; None to make them one by one.
         training: The state of the run, apart from the model.
-        pipeline: Chooses the number of views in flight; None if the job gives it.
+        pipeline: Chooses the number of views in flight and the threads of stages; None if the job
+            gives both.
 
     Raises:
         GraphThetaError: Something does not fit; on all workers together.
@@ -130,12 +131,8 @@ class Session(ModelOnGraph):
         self.caches = self.reuse.caches
         self.macrobatches = self.reuse.macrobatches
         self.training = setup.training(self.reuse)
-        chosen = job.pipeline == "auto"
-        self.pipeline = (
-            Pipeline(self.training, 0 if self.macrobatches is None else self.macrobatches.size)
-            if chosen
-            else None
-        )
+        size = 0 if self.macrobatches is None else self.macrobatches.size
+        self.pipeline = pipeline_of(job, self.training, size)
 
     def _refuse_unread(self, job: Job) -> None:
         for key in self.unread:
