@@ -280,6 +280,11 @@ class Comm(Transport):
         thread.start()
         return lambda: not thread.is_alive()
 
+    def changed(self) -> None:
+        """Something has changed that other threads of this rank may wait for; those that poll at
+        intervals need no call.
+        """
+
     def together(self, work: Sequence[Callable[[], T]]) -> list[T]:
         """Run functions that communicate; returns their results in order. Some communicators merge
         their messages.

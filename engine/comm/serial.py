@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import monotonic, sleep
+from threading import Condition
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from .channel import Send
 from .communicator import Comm
 from .ledger import Ledger
 
-# seconds between two polls: at least and at most, and in between this share of the time waited
-PAUSE, LONGEST, SHARE = 5e-5, 1e-3, 1 / 32
+# seconds between two polls, for what no thread tells
+PAUSE = 1e-3
 
 
 class SerialComm(Comm):
@@ -20,12 +20,24 @@ class SerialComm(Comm):
 
     def __init__(self) -> None:
         super().__init__(rank=0, size=1)
+        self._change = Condition()
+        self._changes = 0
 
     def poll(self, ready: Callable[[], bool], line: str) -> None:
         """Return when another thread of this rank has made ``ready`` true."""
-        began = monotonic()
-        while not ready():
-            sleep(min(max(PAUSE, SHARE * (monotonic() - began)), LONGEST))
+        while True:
+            seen = self._changes
+            if ready():
+                return
+            with self._change:
+                if self._changes == seen:
+                    self._change.wait(PAUSE)
+
+    def changed(self) -> None:
+        """Wake the threads of this rank that poll."""
+        with self._change:
+            self._changes += 1
+            self._change.notify_all()
 
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
         out[0] = x

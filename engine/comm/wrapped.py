@@ -39,6 +39,10 @@ class WrappedComm(Comm):
         """Call a function in another thread of this rank, as the inner communicator does."""
         return self.inner.start_thread(work, name)
 
+    def changed(self) -> None:
+        """Wake the threads of this rank that poll, as the inner communicator does."""
+        self.inner.changed()
+
     def leave(self, text: str, code: int) -> int:
         """End the job after an uncaught error on this rank, as the inner communicator does."""
         return self.inner.leave(text, code)

@@ -271,6 +271,7 @@ class _QueueRun(Generic[T]):
                     if part.over:
                         parts.remove(part)
                         thread.idle.append(part.coroutine)  # type: ignore[arg-type]
+                    self.comm.changed()
         except BaseException as error:
             self._failures.append((len(self.work), error))
         self._compute(thread.team, -1)

@@ -238,6 +238,8 @@ LINES = {
     "largest_component: true": "yes",
     "pipeline: no": "no",
     "pipeline: true": "expected another value",
+    "stage_threads: free": "free",
+    "stage_threads: no": "expected another value",
     "precompute: yes": "yes",
     "precompute: false": "no",
     "residual: true": True,

@@ -200,6 +200,9 @@ TABLE: dict[str, Effect] = {
     "pipeline": Effect(
         "auto", {**MINI, "views_in_flight": 2}, shows=lambda t, r: t.pipeline is None
     ),
+    "stage_threads": Effect(
+        "auto", {**MINI, "views_in_flight": 2}, shows=lambda t, r: t.pipeline is None
+    ),
     "macrobatch": Effect("2", MINI, shows=lambda t, r: t.macrobatches is None),
     "fetch_batch": Effect(1, INDEPENDENT, ranks=2, shows=of("macrobatches.fetched")),
     "feature_cache": Effect(

@@ -105,6 +105,7 @@ class Prefetch(Generic[T]):
         try:
             while self._may_make():
                 self._made.append(next(self._items))
+                self._comm.changed()
         except StopIteration:
             pass
         except BaseException as error:

@@ -149,21 +149,26 @@ class Pipeline:
         training.queue.stages = bound(division, self._processors)
         self.stage_threads = as_text(division)
         self.seconds = times[flight - 1]
+        divided = self._divided(costs.seconds(free(cores), flight, together))
         parts = ", ".join(
             f"{stage} {_ms(costs.alone(stage))} and {_ms(costs.wait[stage])} waiting"
             for stage in STAGES
         )
         self.line = (
             f"profile of the pipeline: a view takes, on one thread, {parts}; {flight} of at most"
-            f" {self._most} views in flight take about {_ms(self.seconds)} each{self._divided()},"
-            f" one after another {_ms(times[0])}; {SAID[costs.limit(division, flight, together)]}"
+            f" {self._most} views in flight take about {_ms(self.seconds)} each{divided}, one"
+            f" after another {_ms(times[0])}; {SAID[costs.limit(division, flight, together)]}"
         )
 
-    def _divided(self) -> str:
-        """The division of the processors, in the words of the log."""
+    def _divided(self, undivided: float) -> str:
+        """The division of the processors, in the words of the log, beside the time without one."""
         stages = self._training.queue.stages
-        key = f" with stage_threads={self.stage_threads}"
-        return f"{key} ({_on_processors(stages)})" if stages else ""
+        if not stages:
+            return ""
+        return (
+            f" with stage_threads={self.stage_threads} ({_on_processors(stages)}), and with free"
+            f" threads {_ms(undivided)} if these did not get in each other's way"
+        )
 
 
 def pipeline_of(job: Job, training: Training, macrobatch: int) -> Pipeline | None:
