@@ -57,8 +57,8 @@ def read_stages(text: str) -> dict[tuple[str, ...], int]:
         names, _, number = item.partition("=")
         if not (number.isascii() and number.isdecimal() and 1 <= int(number) <= MOST_PROCESSORS):
             raise ValueError(
-                f"expected STAGES=PROCESSORS, such as {EXAMPLE}, with 1 to {MOST_PROCESSORS}"
-                f" processors, got {item!r}"
+                f"expected {FREE}, auto, or the processors of stages, such as {EXAMPLE}, 1 to"
+                f" {MOST_PROCESSORS} each; {item!r} gives none"
             )
         stages = tuple(names.split("+"))
         for stage in stages:

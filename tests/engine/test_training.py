@@ -218,7 +218,7 @@ def test_views_in_flight_change_no_number_under_mpiexec(
     under_mpiexec: dict[int, dict[str, np.ndarray]],
 ) -> None:
     for size, found in under_mpiexec.items():
-        assert len(found) == 6
+        assert len(found) == 9
         for name, numbers in found.items():
             schedule = name.split("|")[0]
             np.testing.assert_array_equal(

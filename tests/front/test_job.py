@@ -239,7 +239,7 @@ LINES = {
     "pipeline: no": "no",
     "pipeline: true": "expected another value",
     "stage_threads: free": "free",
-    "stage_threads: no": "expected another value",
+    "stage_threads: no": "expected free, auto",
     "precompute: yes": "yes",
     "precompute: false": "no",
     "residual: true": True,
