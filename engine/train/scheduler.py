@@ -270,7 +270,7 @@ class _QueueRun(Generic[T]):
                     part.coroutine.switch(part)  # type: ignore[union-attr]
                     if part.over:
                         parts.remove(part)
-                        thread.idle.append(part.coroutine)  # type: ignore[arg-type]
+                        thread.idle.append(part.coroutine)
                     self.comm.changed()
         except BaseException as error:
             self._failures.append((len(self.work), error))
@@ -278,7 +278,7 @@ class _QueueRun(Generic[T]):
         for part in parts:
             part.coroutine.throw()  # type: ignore[union-attr]
         for coroutine in (*thread.idle, *(part.coroutine for part in parts if part.over)):
-            coroutine.switch(None)  # type: ignore[union-attr]
+            coroutine.switch(None)
         # contexts of coroutines lead back here
         thread.idle.clear()
         parts.clear()
