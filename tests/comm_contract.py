@@ -331,6 +331,15 @@ def workers_of_a_machine_share_memory(comm: Comm) -> None:
         assert (part == q + 1).all()
 
 
+def users_have_channels_of_their_own(comm: Comm) -> None:
+    views = comm.open_channels("views", 2)
+    loaders = comm.open_channels("loaders", 1)
+    more = comm.open_channels("views", 4)
+    assert more[:2] == views == comm.open_channels("views", 2)
+    assert len({0, *more, *loaders}) == 6
+    assert set(comm.all_gather(repr((more, loaders)))) == {repr((more, loaders))}
+
+
 CONTRACT = [
     sums_keep_shape_and_dtype,
     sums_are_exact_for_integers,
@@ -355,4 +364,5 @@ CONTRACT = [
     agrees_before_returning,
     counts_messages_and_bytes,
     workers_of_a_machine_share_memory,
+    users_have_channels_of_their_own,
 ]

@@ -54,16 +54,23 @@ class Comm(Transport):
     takes_threads = True
 
     @collective
-    def open_channels(self, n: int) -> None:
-        """Open channels until there are at least ``n`` besides channel 0.
+    def open_channels(self, user: str, n: int) -> list[int]:
+        """Open channels until a user has ``n`` of its own, which no other user has.
 
         Args:
+            user: What works in them at a time when another user may, such as "views".
             n: Number of channels, the same on all ranks.
+
+        Returns:
+            Their numbers, the same on all ranks, [n].
         """
-        self._enter("open_channels", n)
+        self._enter("open_channels", user, n)
         self._gather_checked(np.empty(0, np.uint8))
-        while len(self._channels) <= n:
-            self._channels.append(self._new_channel(self._channels[0].ledger.branch()))
+        numbers = self._channels_of.setdefault(user, [])
+        while len(numbers) < n:
+            numbers.append(len(self._channels))
+            self._extend_channels(numbers[-1])
+        return numbers[:n]
 
     @collective
     def barrier(self) -> None:

@@ -72,10 +72,11 @@ class SlowComm(WrappedComm):
         self._levels = int(np.ceil(np.log2(int(self.machines[-1]) + 1)))
         self._free_at = self.link_seconds = self.exposed_seconds = 0.0
 
-    def open_channels(self, n: int) -> None:
-        """Open channels until there are at least ``n`` besides channel 0; collective."""
-        super().open_channels(n)
-        Comm.open_channels(self, n)
+    def open_channels(self, user: str, n: int) -> list[int]:
+        """Those of the inner communicator, each with messages of its own here; collective."""
+        numbers = super().open_channels(user, n)
+        self._extend_channels(max(numbers, default=0))
+        return numbers
 
     @property
     def _channel(self) -> Channel:

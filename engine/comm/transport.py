@@ -35,6 +35,7 @@ class Transport(ABC):
         self.cores = 1
         self.machines = np.zeros(size, np.int64)
         self._channels = [self._new_channel(Ledger())]
+        self._channels_of: dict[str, list[int]] = {}
 
     @property
     def ledger(self) -> Ledger:
@@ -90,6 +91,11 @@ class Transport(ABC):
 
     def _new_channel(self, ledger: Ledger) -> Channel:
         return Channel(ledger, Reduction(self.size, self._gather_into, self._swap_into))
+
+    def _extend_channels(self, last: int) -> None:
+        """Let there be channels up to a number."""
+        while len(self._channels) <= last:
+            self._channels.append(self._new_channel(self._channels[0].ledger.branch()))
 
     @property
     def _channel_number(self) -> int:

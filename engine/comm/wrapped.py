@@ -27,9 +27,9 @@ class WrappedComm(Comm):
         self.machines = inner.machines
         self.takes_threads = inner.takes_threads
 
-    def open_channels(self, n: int) -> None:
-        """Open channels until there are at least ``n`` besides channel 0; collective."""
-        self.inner.open_channels(n)
+    def open_channels(self, user: str, n: int) -> list[int]:
+        """Those of the inner communicator, which other wrappers open, too; collective."""
+        return self.inner.open_channels(user, n)
 
     def poll(self, ready: Callable[[], bool], line: str) -> None:
         """Return when ``ready``, without letting other work items run."""

@@ -177,11 +177,8 @@ class MpiComm(Comm):
             self._watchdog.start()
 
     @collective
-    def open_channels(self, n: int) -> None:
-        """Open channels until there are at least ``n`` besides channel 0.
-
-        Args:
-            n: Number of channels, the same on all ranks.
+    def open_channels(self, user: str, n: int) -> list[int]:
+        """As ``Comm.open_channels``.
 
         Raises:
             CommError: The MPI library does not let threads take turns.
@@ -192,9 +189,10 @@ class MpiComm(Comm):
                 " MPI_THREAD_SERIALIZED; use views_in_flight=1 and prefetch=0, or another MPI"
                 " library"
             )
-        super().open_channels(n)
-        while len(self._links) <= n:
+        numbers = super().open_channels(user, n)
+        while len(self._links) < len(self._channels):
             self._links.append(_Link(self._new_comm(), self._new_comm()))
+        return numbers
 
     def _new_comm(self) -> MPI.Comm:
         """A new MPI communicator of all ranks, made without blocking inside the library."""

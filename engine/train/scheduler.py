@@ -176,6 +176,7 @@ class WorkQueue:
     Attributes:
         stages: The threads of each stage, if work items are pipelined; empty for threads that take
             whatever can continue. Each stage is in one of them. Ranks may have different ones.
+        channels: Numbers of the channels of work items.
         stalled: Seconds in which no work item could compute, because all waited for other ranks.
 
     Collective: all ranks of comm.
@@ -186,8 +187,9 @@ class WorkQueue:
         self.in_flight = in_flight
         self.stages: Sequence[StageThreads] = ()
         self.stalled = 0.0
+        self.channels: list[int] = []
         if in_flight > 1:
-            comm.open_channels(WINDOW * in_flight)
+            self.channels = comm.open_channels("views", WINDOW * in_flight)
 
     def run(self, work: Sequence[Callable[[], T]]) -> list[T]:
         """Run all work items; returns their results in order.
@@ -315,7 +317,7 @@ class _QueueRun(Generic[T]):
         number = self._started
         self._started += 1
         self._active += 1
-        item = _WorkItem(self, number, 1 + number % self.window)
+        item = _WorkItem(self, number, self.queue.channels[number % self.window])
         assert item.part is not None
         return item.part
 

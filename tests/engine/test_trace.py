@@ -108,7 +108,7 @@ def test_rows_of_several_threads(tmp_path):
 
 def test_tasks_in_flight_have_rows_of_their_own(tmp_path):
     def program(comm):
-        comm.open_channels(1)
+        comm.open_channels("views", 1)
         with tracing(comm, tmp_path / "trace.json"):
             before = comm.ledger.snapshot()
             sent = comm.ledger.receivers(2)

@@ -399,8 +399,8 @@ def test_processes_of_torchrun_are_refused():
 
 @needs_mpi
 def test_workers_have_the_batches_of_one(tmp_path):
-    """With threads that make batches ahead, while the loop sends messages of its own, and with
-    loops that end early.
+    """With threads that make batches ahead, while the loop sends messages of its own and trains
+    with views in flight, and with loops that end early.
     """
     program = Path(__file__).with_name("loader_digests.py")
     digests = []

@@ -20,16 +20,16 @@ R = TypeVar("R")
 
 class _Making:
     """The work item of the thread: its messages have a channel of their own, so that those of the
-    loop, which is in channel 0, and of threads of other loops may come in between.
+    loop, which may train with views in flight, and of threads of other loops may come in between.
 
     Collective: all ranks of comm.
     """
 
     def __init__(self, comm: Comm):
         # ranks may drop loops that ended early at different times
-        used = max((item.channel for item in active_work_items()), default=0)
-        self.channel = 1 + int(comm.all_max(np.array(used)))
-        comm.open_channels(self.channel)
+        used = (item.number for item in active_work_items() if isinstance(item, _Making))
+        self.number = 1 + int(comm.all_max(np.array(max(used, default=0))))
+        self.channel = comm.open_channels("loaders", self.number)[-1]
         self._comm = comm
         self._line = "makes batches ahead"
         WORK_ITEMS.add(self)
