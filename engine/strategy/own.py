@@ -9,6 +9,7 @@ can be made again, ahead, and by a run that resumes.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -108,18 +109,61 @@ class OwnStrategy(Strategy):
         return self.views_of(0)
 
     def views_of(self, epoch: int) -> int:
-        n = self.n_batches(epoch)
-        if not _is_whole(n, 1):
-            raise ConfigError(
-                f"strategy={self.name}: n_batches({epoch}) returned {shown(n)}; expected an integer"
-                " of at least 1, the number of batches of the epoch"
-            )
-        return int(n)
+        return self.views_before(epoch + 1) - self._before[epoch]
 
     def views_before(self, epoch: int) -> int:
-        while len(self._before) <= epoch:
-            self._before.append(self._before[-1] + self.views_of(len(self._before) - 1))
+        uncounted = range(len(self._before) - 1, epoch)
+        if uncounted:
+            for n in self._counted(uncounted):
+                self._before.append(self._before[-1] + n)
         return self._before[epoch]
+
+    def _counted(self, epochs: range) -> list[int]:
+        """Number of views of some epochs, the same on all workers.
+
+        Raises:
+            ConfigError: ``n_batches`` returned no number, or another one than on another worker; on
+                all ranks together.
+
+        Collective: all ranks of the partition.
+        """
+        comm = self.partition.halo_comm
+        with comm.agreed():
+            numbers = [self.n_batches(epoch) for epoch in epochs]
+            for epoch, n in zip(epochs, numbers, strict=True):
+                if not _is_whole(n, 1):
+                    raise ConfigError(
+                        f"strategy={self.name}: n_batches({epoch}) returned {shown(n)}; expected an"
+                        " integer of at least 1, the number of batches of the epoch"
+                    )
+        each = np.array(comm.all_gather([int(n) for n in numbers]))
+        for epoch, of_ranks in zip(epochs, each.T, strict=True):
+            self._refuse_different(f"n_batches({epoch})", "number", of_ranks.tolist())
+        return each[0].tolist()
+
+    def _refuse_different(self, call: str, what: str, of_ranks: list[Any]) -> None:
+        """Refuse values that are not the same on all ranks.
+
+        Args:
+            call: The call that returned them.
+            what: What a value is.
+            of_ranks: The value of each rank.
+
+        Raises:
+            ConfigError: They differ.
+        """
+        other = next((rank for rank, x in enumerate(of_ranks) if x != of_ranks[0]), None)
+        if other is not None:
+            raise ConfigError(
+                f"strategy={self.name}: {call} is another {what} on rank {other} than on rank 0;"
+                " choose batches by seed, epoch, i and global ids alone, and draw with"
+                " graphtheta.base.rng"
+            )
+
+    def makers(self, epoch: int, first: int, last: int) -> list[Callable[[], GraphView]]:
+        # the work items of a pipeline, which are not the same on all workers at a time, only read
+        self.views_of(epoch)
+        return super().makers(epoch, first, last)
 
     def batch(self, epoch: int, i: int) -> GraphView:
         p = self.partition
@@ -170,24 +214,17 @@ class OwnStrategy(Strategy):
         Collective: all ranks of the partition.
         """
         comm = self.partition.halo_comm
-        what = f"strategy={self.name}: choose({epoch}, {i})"
+        call = f"choose({epoch}, {i})"
         with comm.agreed():
-            self._check(batch, what)
+            self._check(batch, f"strategy={self.name}: {call}")
             # views are made at the same time, and a user may write the next one into the same array
             batch = _copied(batch)
-            n = self.views_of(epoch)
         nodes = batch.nodes
         everything = nodes is not None and (
             bool(nodes.all()) if nodes.dtype == bool else len(nodes) == self.partition.n_nodes
         )
-        each = comm.all_gather((everything, (n, *_outline(batch))))
-        outlines = [outline for _, outline in each]
-        if len(set(outlines)) > 1:
-            other = next(rank for rank, outline in enumerate(outlines) if outline != outlines[0])
-            raise ConfigError(
-                f"{what} is another batch on rank {other} than on rank 0; choose batches by seed,"
-                " epoch, i and global ids alone, and draw with graphtheta.base.rng"
-            )
+        each = comm.all_gather((everything, _outline(batch)))
+        self._refuse_different(call, "batch", [outline for _, outline in each])
         return batch, all(flag for flag, _ in each)
 
     def _positions(self, batch: Batch, nodes: np.ndarray | None, what: str) -> np.ndarray:

@@ -72,11 +72,14 @@ class Strategy(ABC):
         """Number of views of the first epoch; of every one, unless ``views_of`` differs."""
 
     def views_of(self, epoch: int) -> int:
-        """Number of views of an epoch."""
+        """Number of views of an epoch.
+
+        Collective: all ranks of the partition, when it is first asked for an epoch.
+        """
         return self.steps_per_epoch
 
     def views_before(self, epoch: int) -> int:
-        """Number of views of all epochs before one."""
+        """Number of views of all epochs before one; collective as ``views_of``."""
         return epoch * self.steps_per_epoch
 
     @abstractmethod

@@ -388,6 +388,8 @@ DIFFERENT: dict[str, dict[str, Any]] = {
     },
     "hops": {"choose": lambda s: gt.Batch(nodes=np.arange(9), hops=s.partition.halo_comm.rank % 2)},
     "numbers": {"n_batches": lambda s, epoch: 1 + s.partition.halo_comm.rank},
+    "later numbers": {"n_batches": lambda s, epoch: 4 - epoch * s.partition.halo_comm.rank},
+    "last numbers": {"n_batches": lambda s, epoch: 2 + (epoch == 3 and s.partition.halo_comm.rank)},
 }
 
 
@@ -411,12 +413,24 @@ def test_a_mistake_is_one_error_on_every_rank(name: str) -> None:
             assert re.search(told, message), message
 
 
-@pytest.mark.parametrize("keys", [{}, OWN_VIEWS, {"views_in_flight": 2}, {"macrobatch": "2"}])
+KEYS_OF_DIFFERENT: list[dict[str, Any]] = [
+    {},
+    OWN_VIEWS,
+    {"views_in_flight": 2},
+    {"macrobatch": "2"},
+    {"macrobatch": "2", "feature_cache": "9", "cache_policy": "belady", **OWN_VIEWS},
+    {"steps": 30, "epochs": 0},
+    {"views_per_step": 3, "views_in_flight": 2},
+]
+
+
+@pytest.mark.parametrize("keys", KEYS_OF_DIFFERENT, ids=" ".join)
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_different_batches_are_an_error_on_every_rank(name: str, keys: dict[str, Any]) -> None:
     strategy = strategy_of(DIFFERENT[name])
     for message in run_simulated(3, raised, strategy=strategy, **keys):
-        assert "is another batch on rank 1 than on rank 0; choose batches by seed" in message
+        what = "number" if "n_batches" in DIFFERENT[name] else "batch"
+        assert f"is another {what} on rank 1 than on rank 0; choose batches by seed" in message
 
 
 def test_a_mistake_of_one_rank_is_an_error_on_every_rank() -> None:

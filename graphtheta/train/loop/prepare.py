@@ -126,8 +126,7 @@ def build_strategy(
     if made is ClusterBatch:
         arguments["clusters"] = _clusters(job, graph, partition)
     strategy = made_by(partition, layers, task, job.seed, **arguments)
-    with comm.agreed():
-        n = strategy.views_of(0)
+    n = strategy.views_of(0)
     if isinstance(strategy, MiniBatch) and job.vertex_limit and comm.rank == 0:
         logger.info(
             f"vertex_limit={job.vertex_limit}: batches of {strategy.batch_size} targets,"

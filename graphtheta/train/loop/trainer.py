@@ -228,6 +228,7 @@ class Trainer(Session):
                         f"best/{name}": x
                         for name, x in ({} if best is None else best.state).items()
                     }
+                    held |= self._views_of_next(run)
                     keeper.offer(partial(self._checkpoint, run, held, tables.failure))
                 if code:
                     self._leave(keeper, code)
@@ -431,13 +432,18 @@ class Trainer(Session):
         empty = not (self.job.steps or self.job.epochs)
         return empty or run.ended or (run.measured and (self._is_done(run) or waited))
 
+    def _views_of_next(self, run: Progress) -> dict[str, int]:
+        """Number of batches of the epoch that a run would continue with, by name; none after the
+        last one. Collective.
+        """
+        follows = self.job.steps or run.epoch < self.job.epochs
+        return {EPOCH: self.strategy.views_of(run.epoch)} if follows else {}
+
     def _checkpoint(
         self, run: Progress, held: dict[str, Any], failure: OSError | None
     ) -> Checkpoint:
         content = {GRAPH + name: digest for name, digest in self.setup.digests.items()}
-        follows = self.job.steps or run.epoch < self.job.epochs
-        views = {EPOCH: self.strategy.views_of(run.epoch)} if follows else {}
-        state = self.training.state() | self._sizes | content | views | held
+        state = self.training.state() | self._sizes | content | held
         manifest = Manifest(
             step=self.step,
             counters={name: x for name, x in state.items() if isinstance(x, int)},
