@@ -30,6 +30,7 @@ from ..partition.relation import READOUT, RELATION
 from ..store.column import exact_column
 from ..view.level import NO_ROWS, Counts, Level
 from ..view.view import GraphView
+from .in_order import ExactColumn
 from .opened import Opened
 from .ordered import Ordered
 from .product_order import ProductOrder
@@ -371,15 +372,14 @@ class ActiveGraph:
                 values[name] = self._stored(name)
         return values, frozenset(n for n in names if n in self._carried or n in level.given)
 
-    def exact(self, end: str, name: str, level: Level) -> np.ndarray | None:
-        """A stored column as it was given with the graph, in the order of a level; None if passes
-        read it as it is, or if it is not stored.
+    def exact(self, end: str, name: str, level: Level) -> ExactColumn | None:
+        """A stored column as it was given with the graph; None if passes read it as it is, or if it
+        is not stored.
 
         Args:
             end: "edge", or "src" for that of the sender.
             name: The name under which edges read it in the last layer that has begun.
-
-        Collective: all ranks of the level's partition.
+            level: Gives the order of its values.
         """
         if end == "src":
             store = self.view.partition.node
@@ -390,12 +390,17 @@ class ActiveGraph:
             computed = f"edge.{name}" in self._inputs or name in (*self._carried, *level.given)
         if computed or name not in store.readable():
             return None
-        if exact_column(store.column(name)) is store.column(name):
+        column = exact_column(store.column(name))
+        if column is store.column(name):
             return None
-        if end == "edge":
-            return np.asarray(store.exact(name))[level.stored]
-        rows = self.view.rows
-        return level.sent(store.exact(name, None if rows is None else rows[: level.n_in]))
+
+        def read() -> np.ndarray:
+            if end == "edge":
+                return np.asarray(store.exact(name))[level.stored]
+            rows = self.view.rows
+            return level.sent(store.exact(name, None if rows is None else rows[: level.n_in]))
+
+        return ExactColumn(end, column.dtype, read)
 
     def _stored(self, name: str) -> Any:
         """An edge value in storage order."""

@@ -13,8 +13,9 @@ between; those that have arrived from other workers are, as halo columns are.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,8 +32,37 @@ from .opened import message_of, order_of, part_of
 from .ordered import Ordered
 
 Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class ExactColumn:
+    """A stored column as it was given with the graph, which passes read rounded.
+
+    Attributes:
+        end: "edge", or "src" for that of the sender.
+        dtype: Its type.
+        read: Its values in the order of a level; collective.
+    """
+
+    end: str
+    dtype: np.dtype
+    read: Callable[[], np.ndarray]
+
+
 # from the end, the name of a column and a level
-Exact = Callable[[str, str, Level], np.ndarray | None]
+Exact = Callable[[str, str, Level], ExactColumn | None]
+
+
+class KeyBytes(NamedTuple):
+    """Bytes of what a sum in order sorts by, 0 if that are ids.
+
+    Attributes:
+        message: Per edge into a mirror.
+        sender: Per mirror of a sender, of a column that is sent as it was given.
+    """
+
+    message: int = 0
+    sender: int = 0
 
 
 def turns_of(a: Ordered, name: str, phase: Phase, draws: int = 0) -> Turns:
@@ -71,6 +101,7 @@ class InOrder:
 
     Attributes:
         sums: By name of the total.
+        key_bytes: Bytes of what they sort by, by name of the total.
         arrivals: The edges at the masters; None without sums.
         parameters: The parameters that they read.
 
@@ -87,8 +118,8 @@ class InOrder:
         exact: Exact,
     ):
         self.sums = sums
-        self._level = level
-        self._exact = exact
+        self._exact = {name: _exact_key(name, phase, level, exact) for name in sums}
+        self.key_bytes = {name: _key_bytes(name, phase, self._exact[name]) for name in sums}
         self._ledger = level.passes[0].senders.comm.ledger
         self._phase = phase
         self._gid = gid
@@ -124,8 +155,8 @@ class InOrder:
                 None if key is None else joined["order"].view(key.dtype), self.sums[name].most
             )
             ends = {
-                part: buffers.full((len(self._gid), *dims), 0, x.dtype)
-                for part, dims in turns.shapes.items()
+                part: buffers.full((len(self._gid), *dims), 0, dtype)
+                for part, (dims, dtype) in turns.parts.items()
             }
             for block in blocks:
                 messages = buffers.taken(x, block.edges)
@@ -141,11 +172,11 @@ class InOrder:
         """What edges are sorted by: a column alone as it was given, since times that are rounded to
         float32 would be equal.
         """
-        if read is None:
-            return None
-        end, column = self._phase.outputs[order_of(name)].leaf or ("", "")
-        exact = self._exact(end, column, self._level) if end in ("edge", "src") else None
-        return read if exact is None else exact
+        exact = self._exact[name]
+        if exact is None:
+            return read
+        with self._ledger.stage("move"):
+            return exact.read()
 
     def backward(self, total_grads: Arrays, messages: Arrays) -> tuple[Arrays, list[Any]]:
         """Gradients of the messages, by name, and of ``parameters``.
@@ -160,7 +191,7 @@ class InOrder:
             assert self.arrivals is not None
             of_ends = {
                 part: total_grads[part_of(name, part)]
-                for part in turns.shapes
+                for part in turns.parts
                 if part_of(name, part) in total_grads
             }
             x = self.arrivals.joined(messages[message_of(name)], self._arrived.pop(name))
@@ -180,3 +211,17 @@ class InOrder:
                 with self._ledger.stage("move"):
                     grads[message_of(name)] = self.arrivals.returned(back)
         return grads, of_parameters
+
+
+def _exact_key(name: str, phase: Phase, level: Level, exact: Exact) -> ExactColumn | None:
+    """The column of a graph by which a sum sorts, if passes read it rounded."""
+    key = phase.outputs.get(order_of(name))
+    end, column = ("", "") if key is None or key.leaf is None else key.leaf
+    return exact(end, column, level) if end in ("edge", "src") else None
+
+
+def _key_bytes(name: str, phase: Phase, exact: ExactColumn | None) -> KeyBytes:
+    key = phase.outputs.get(order_of(name))
+    if exact is not None:
+        return KeyBytes(exact.dtype.itemsize, exact.dtype.itemsize * (exact.end == "src"))
+    return KeyBytes() if key is None else KeyBytes(key.dtype.itemsize)

@@ -71,7 +71,8 @@ class Recurrent(Ordered):
             message: What ``before`` returned, [nodes, ...].
 
         Returns:
-            States of the same shapes in every step.
+            States of the same shapes and types in every step; integers and masks reach ``after``
+            as what they are.
         """
 
 

@@ -15,7 +15,7 @@ The ledger counts the bytes that are sent; both numbers are equal.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
@@ -27,8 +27,8 @@ from ...ops.edge.program import Phase
 from ..partition.message import Layout, as_integers, halo_mode
 from ..view.level import Level
 from .edge_stage import Inputs
-from .in_order import InOrder
-from .opened import message_of, order_of
+from .in_order import InOrder, KeyBytes
+from .opened import message_of
 
 # a number of rows or bytes, or one for each worker
 Rows = TypeVar("Rows", int, np.ndarray)
@@ -46,7 +46,8 @@ class Widths:
         shared, returned: What all further passes of aggregators send to mirrors and to masters.
         passes: Number of these passes.
         message, message_grad: Per edge into a mirror, what sums in order take and return.
-        in_order: Number of these sums, and of those that return gradients.
+        exact: Columns of senders by which these sums sort, as they were given.
+        in_order: Number of these sums, of those that return gradients, and of these columns.
     """
 
     src: int
@@ -60,15 +61,16 @@ class Widths:
     passes: int = 0
     message: int = 0
     message_grad: int = 0
-    in_order: tuple[int, int] = (0, 0)
+    exact: int = 0
+    in_order: tuple[int, int, int] = (0, 0, 0)
 
     @classmethod
-    def of(cls, phase: Phase, learned: Collection[str], ordered: Collection[str] = ()) -> Widths:
+    def of(cls, phase: Phase, learned: Collection[str], ordered: Mapping[str, KeyBytes]) -> Widths:
         """The widths of a phase.
 
         Args:
             learned: The node columns whose gradients are wanted.
-            ordered: Names of the totals of sums in order.
+            ordered: What its sums in order sort by, by name of the total.
         """
         dtype = phase.dtype
         partial = backward_state = 0
@@ -92,14 +94,14 @@ class Widths:
             shared=shared,
             returned=returned,
             passes=passes,
-            message=sum(map(_width, messages))
-            + sum(
-                phase.outputs[order_of(name)].dtype.itemsize
-                for name in ordered
-                if order_of(name) in phase.outputs
-            ),
+            message=sum(map(_width, messages)) + sum(key.message for key in ordered.values()),
             message_grad=sum(map(_width, learned_messages)),
-            in_order=(len(messages), len(learned_messages)),
+            exact=sum(key.sender for key in ordered.values()),
+            in_order=(
+                len(messages),
+                len(learned_messages),
+                sum(key.sender > 0 for key in ordered.values()),
+            ),
         )
 
     @property
@@ -114,6 +116,7 @@ class Widths:
             returned=self.passes,
             message=self.in_order[0],
             message_grad=self.in_order[1],
+            exact=self.in_order[2],
         )
 
     def sent(self, level: Level, arriving: int | None = None) -> tuple[int, int]:
@@ -153,7 +156,7 @@ class Widths:
             received, receive_halo: The same of the receiving end.
         """
         return (
-            sent * self.src
+            sent * (self.src + self.exact)
             + received * (self.dst + self.shared)
             + receive_halo * (self.partial + self.returned),
             received * self.backward_state
@@ -187,9 +190,9 @@ class Traffic:
         """The traffic of a phase of a superstep over the passes of a level."""
         learned = frozenset(n for n, x in inputs.nodes.items() if needs_grad(x))
         widths: dict[tuple[Any, ...], Widths] = phase.__dict__.setdefault("_widths", {})
-        key = halo_mode(), learned, tuple(in_order.sums)
+        key = halo_mode(), learned, tuple(in_order.key_bytes.items())
         if key not in widths:
-            widths[key] = Widths.of(phase, learned, in_order.sums)
+            widths[key] = Widths.of(phase, learned, in_order.key_bytes)
         arriving = None if in_order.arrivals is None else in_order.arrivals.received
         forward, backward = widths[key].sent(level, arriving)
         differentiated = bool(learned or in_order.parameters) or any(

@@ -15,7 +15,7 @@ from graphtheta.base.typed_rows import TypedRows
 from ...ops.parallel.buffers import taken
 from ...ops.rows.by_number import take_rows
 from ...ops.rows.row_list import RowList
-from .column import Coded, Read, Ready
+from .column import Coded, Column, Read, Ready, RoundedColumn, exact_column
 
 
 class MemoryColumn:
@@ -107,10 +107,13 @@ class _Padded:
         return Ready(self._column.read_begin(rows).end().padded())
 
 
-def empty_column(shape: tuple[int, ...], dtype: np.dtype, sparse: bool) -> MemoryColumn:
-    """A column without rows, of the same trailing shape."""
+def empty_column(like: Column) -> Column:
+    """A column of the same trailing shape and types as another one, without rows."""
+    exact = exact_column(like)
+    if exact is not like:
+        return RoundedColumn(empty_column(exact), like.dtype)
     return MemoryColumn(
-        scipy.sparse.csr_array((0, shape[1]), dtype=dtype)
-        if sparse
-        else np.zeros((0, *shape[1:]), dtype)
+        scipy.sparse.csr_array((0, like.shape[1]), dtype=like.dtype)
+        if like.sparse
+        else np.zeros((0, *like.shape[1:]), like.dtype)
     )

@@ -183,10 +183,7 @@ class ColumnStore:
         """The same columns without rows."""
         return ColumnStore(
             0,
-            {
-                name: (role, empty_column(c.shape, c.dtype, c.sparse))
-                for name, (role, c) in self._columns.items()
-            },
+            {name: (role, empty_column(column)) for name, (role, column) in self._columns.items()},
         )
 
     @property

@@ -51,6 +51,16 @@ class Turn(NamedTuple):
         return self.stays < self.end - self.begin
 
 
+class Part(NamedTuple):
+    """A part of what a row ends with: its trailing shape and its type."""
+
+    dims: Shape
+    dtype: np.dtype
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.dims)}"
+
+
 class Called(NamedTuple):
     """An operation of a step: its name, and the trailing shapes of what it takes and gives; of
     values without rows, whole shapes.
@@ -65,13 +75,13 @@ class Turns(Protocol):
     """How rows take their messages, one in each turn, in one pass.
 
     Attributes:
-        shapes: Trailing shape of each part of what a row ends with; a single one has the name "".
+        parts: What a row ends with, by name; a single part has the name "".
         parameters: The parameters that are read and into which gradients flow.
         called: The operations of a turn.
     """
 
     @property
-    def shapes(self) -> dict[str, Shape]: ...
+    def parts(self) -> dict[str, Part]: ...
 
     @property
     def parameters(self) -> tuple[Parameter, ...]: ...
@@ -88,7 +98,7 @@ class Turns(Protocol):
             gid: Global ids of the rows, by which random numbers are drawn, [n_rows].
 
         Returns:
-            By the names of ``shapes``, [n_rows, ...].
+            By the names of ``parts``, [n_rows, ...].
         """
 
     def backpropagate(
@@ -118,8 +128,8 @@ class FirstMessages:
     called: tuple[Called, ...] = ()
 
     @property
-    def shapes(self) -> dict[str, Shape]:
-        return {"": (self.k, *self.dims)}
+    def parts(self) -> dict[str, Part]:
+        return {"": Part((self.k, *self.dims), self.dtype)}
 
     def run(self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray) -> Arrays:
         ends = np.zeros((len(gid), self.k, *self.dims), self.dtype)
@@ -142,16 +152,16 @@ class Recurrence:
     Attributes:
         step: The function; a state is a value of rows or a dict of them.
         owner: Its name, for messages.
-        shapes: Trailing shape of each value of the state; a single one has the name "".
+        parts: The values of the state, by name; a single one has the name "".
         parameters: The parameters that it reads and into which gradients flow.
-        dtype: The float type.
+        dtype: The float type of the pass.
         draws: Whether the pass trains, the key of its random draws, and its step.
         called: The operations of a step.
     """
 
     step: Step
     owner: str
-    shapes: dict[str, Shape]
+    parts: dict[str, Part]
     parameters: tuple[Parameter, ...]
     dtype: np.dtype
     draws: tuple[bool, int, int]
@@ -171,7 +181,7 @@ class Recurrence:
         empty = cls(
             step=step,
             owner=owner,
-            shapes={},
+            parts={},
             parameters=(),
             dtype=dtype,
             draws=(outside.training, key, outside.step),
@@ -181,21 +191,23 @@ class Recurrence:
             first = empty._next(None, message)
             n = len(tape.nodes)
             second = empty._next(first, message)
-        shapes, after = ({n: x.shape[1:] for n, x in s.items()} for s in (first, second))
-        if shapes != after:
+        parts, after = (
+            {n: Part(x.shape[1:], x.dtype) for n, x in s.items()} for s in (first, second)
+        )
+        if parts != after:
             raise UserFunctionError(
-                f"step of {owner} returned the state {_text(shapes)} at first and {_text(after)}"
-                " afterwards; a state has the same values in every step"
+                f"step of {owner} returned the state {_text(parts)} at first and {_text(after)}"
+                " afterwards; a state has the same values, of the same types, in every step"
             )
         return replace(
             empty,
-            shapes=shapes,
+            parts=parts,
             parameters=tuple(_read(tape)),
             called=tuple(_called(node) for node in tape.nodes[n:]),
         )
 
     def run(self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray) -> Arrays:
-        ends = {n: np.zeros((len(gid), *dims), self.dtype) for n, dims in self.shapes.items()}
+        ends = {n: np.zeros((len(gid), *dims), dtype) for n, (dims, dtype) in self.parts.items()}
         with self._tape(record=False):
             for turn, (_, state) in zip(turns, self._states(messages, turns, gid), strict=True):
                 if turn.last_of_some:
@@ -220,7 +232,7 @@ class Recurrence:
                 taken.append(message)
                 # a state that no row ends with may be computed together with the next one
                 for name, g in gradients.items() if turn.last_of_some else ():
-                    padded = buffers.full(state[name].value.shape, 0, self.dtype)
+                    padded = buffers.full(state[name].value.shape, 0, g.dtype)
                     padded[turn.leaving] = g[turn.leaving]
                     grads.add(state[name], padded)
         if not set(_read(tape)) <= set(self.parameters):
@@ -294,5 +306,5 @@ def _read(tape: Tape) -> dict[Parameter, None]:
     return dict.fromkeys(p for node in tape.nodes for p in node.parameters)
 
 
-def _text(shapes: dict[str, Shape]) -> str:
-    return ", ".join(f"{name} {list(shape)}".strip() for name, shape in shapes.items())
+def _text(parts: dict[str, Part]) -> str:
+    return ", ".join(f"{name} {part}".strip() for name, part in parts.items())

@@ -381,6 +381,46 @@ def test_those_of_the_package_pass_the_checks(make):
     assert report.gradients < 1e-6 and not report.notes
 
 
+class Typed(gt.Recurrent):
+    """Number of messages, whether one of them was positive, and the last code, as they are."""
+
+    def step(self, state, message):
+        positive = message > 0
+        code = gt.cast(gt.cast(positive, message.dtype) * 5.0 - 2.0, "int32")
+        if state is None:
+            one = gt.cast(message[..., 0] * 0.0, "int64") + 1
+            return {"n": one, "positive": positive, "code": code, "sum": message}
+        return {
+            "n": state["n"] + 1,
+            "positive": state["positive"] | positive,
+            "code": code,
+            "sum": state["sum"] + message,
+        }
+
+    def after(self, node, total):
+        kinds = total.n.dtype, total.positive.dtype, total.code.dtype, total.sum.dtype
+        assert kinds == (np.int64, bool, np.int32, node.h.dtype)
+        scale = gt.cast(total.n, node.h.dtype)[..., None]
+        chosen = gt.where(total.positive, total.sum, node.h * 2.0)
+        return chosen / (1.0 + scale) + gt.cast(total.code, node.h.dtype)
+
+
+def test_parts_of_a_state_keep_their_types():
+    report = gt.check(Summed(Typed), d_in=D)
+    assert report.workers < 1e-12 and report.eager < 1e-12
+    graph = example()
+    x = np.asarray(graph.x, np.float64)
+    expected = []
+    for node, senders in zip(x, in_edges(graph, None), strict=True):
+        xs = x[senders]
+        some = (xs > 0).any(axis=0)
+        last = np.where(xs[-1] > 0, 3, -2) if len(xs) else 0
+        expected.append(np.where(some, xs.sum(axis=0), 2 * node) / (1 + len(xs)) + last)
+    for size in (1, 3):
+        found = run_simulated(size, numbers, graph, Typed, ("1d-src", "hash"))[0]
+        np.testing.assert_allclose(found[0], expected, rtol=0, atol=1e-12)
+
+
 class Several(gt.Layer):
     """Sums of all kinds side by side, and new edge values."""
 
@@ -455,7 +495,12 @@ ELSEWHERE = gt.Parameter.ones(D)
         (
             lambda: Wrong(step=lambda s, m: m if s is None else m.sum(-1)),
             UserFunctionError,
-            r"state \[5\] at first and \[\] afterwards",
+            r"state float\d\d\[5\] at first and float\d\d\[\] afterwards",
+        ),
+        (
+            lambda: Wrong(step=lambda s, m: gt.cast(m, "int32") if s is None else s * 1.5),
+            UserFunctionError,
+            r"state int32\[5\] at first and float\d\d\[5\] afterwards",
         ),
         (
             lambda: Wrong(step=lambda s, m: m - gt.graph_mean(m)),

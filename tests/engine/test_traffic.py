@@ -8,6 +8,7 @@ import equality
 import numpy as np
 import pytest
 
+import graphtheta
 import graphtheta.ops as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.context import ActiveGraph
@@ -163,3 +164,50 @@ def test_the_narrower_side_of_a_linear_map_moves(layer, d_in, d_out, partitioner
         sums = narrow + 8 * (layer is SAGE)
         assert (widths.src, widths.dst, widths.partial) == (narrow, 0, sums)
         assert (widths.backward_state, widths.src_grad, widths.dst_grad) == (narrow, narrow, 0)
+
+
+class InTurn(Layer):
+    """The last of some messages by order, from senders that were multiplied by a weight."""
+
+    def __init__(self, order, direction):
+        self.sum = {"last": graphtheta.LSTM(equality.D, 3, order), "mean": "mean"}
+        self.direction = direction
+
+    def apply(self, node, total):
+        return gt.concat([total.last, total.mean])
+
+
+@pytest.mark.parametrize("direction", ["in", "out", "both"])
+@pytest.mark.parametrize("order", [None, "seconds", "number", "src.seconds", "src.number"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_sums_in_order_sort_by_is_counted_as_it_is_sent(dtype, order, direction):
+    """Columns that passes read rounded are sent as they were given with the graph."""
+    graph = equality.example()
+    rng = np.random.default_rng(1)
+    for rows, columns in ((graph.n_edges, "edge_columns"), (graph.n_nodes, "node_columns")):
+        exact = {
+            "seconds": 1.7e9 + rng.permutation(rows) / 8,
+            "number": rng.permutation(rows),
+        }
+        graph = graph.replace(**{columns: exact})
+
+    def program(comm):
+        part = build_partition(graph, comm, "vertex-cut", "hash", dtype=np.dtype(dtype))
+        with dtype_scope(dtype), init_scope(1):
+            layer = InTurn(order, direction)
+            active = ActiveGraph(global_view(part, [direction]))
+            with Tape() as tape:
+                before = comm.ledger.snapshot()
+                out = layer(active, active.x)
+                forward = moves(comm, before)
+                messages = comm.ledger.since(before)["move"]["messages"]
+                tape.backward(out)
+                backward = moves(comm, before) - forward
+        (phase,) = active.traffic
+        assert (phase.forward, phase.backward) == (forward, backward)
+        return messages, phase.widths
+
+    results = run_simulated(3, program)
+    assert all(messages for messages, _ in results)
+    exact = dtype == "float32" and order == "src.seconds"
+    assert [widths.exact for _, widths in results] == [8 * exact] * 3

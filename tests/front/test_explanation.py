@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -167,6 +168,24 @@ def test_messages_in_order_are_told_edge_by_edge() -> None:
     # four gates of 16 numbers, and the degree
     assert re.search(rf"move messages +\d+ edges +{4 * (4 * 16 + 1)} B, 0 flops", text)
     assert "move messages" not in beside
+
+
+@pytest.mark.parametrize(("order", "sent"), [("seconds", 0), ("src.seconds", 8)])
+def test_keys_of_sums_in_order_are_counted_as_they_are_sent(order: str, sent: int) -> None:
+    """A float64 column is not rounded on its way."""
+    graph = gt.load("sbm:n_nodes=200,n_edges=1200,classes=3,features=8")
+    graph = graph.replace(
+        node_columns={"seconds": 1.7e9 + np.arange(graph.n_nodes) / 4},
+        edge_columns={"seconds": 1.7e9 + np.arange(graph.n_edges) / 4},
+    )
+    keys = {"aggregator": "gru", "neighbour_order": order, "hidden": 16}
+    program = partial(gt.explain, "sage", graph, **keys)
+    text = run_simulated(3, lambda comm: program(comm=comm, partitioner="1d-src"))[0]
+    assert re.search(rf"move messages +\d+ edges +{4 * 3 * 16 + 8} B, 0 flops", text)
+    text = run_simulated(3, lambda comm: program(comm=comm, partitioner="1d-dst"))[0]
+    # three gates of 16 numbers, and what is sorted by as it is read and as it was given
+    each = 4 * 3 * 16 + (4 + sent) * (order == "src.seconds")
+    assert re.search(rf"move src +\d+ mirrors +{each} B, 0 flops", text)
 
 
 def test_a_trainer_is_explained_as_it_is() -> None:

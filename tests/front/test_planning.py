@@ -34,7 +34,11 @@ from graphtheta.inspect.planning.work import reduced, work_of
 from graphtheta.partitioners.pairs import pair_of
 from graphtheta.run.memory.bound import Extent
 
-GRAPH = graphs.random_graph(40, 160)
+# seconds that float32 rounds are sent as they are
+GRAPH = graphs.random_graph(40, 160).replace(
+    node_columns={"seconds": 1.7e9 + np.arange(40) / 4},
+    edge_columns={"seconds": 1.7e9 - np.arange(160) / 8},
+)
 KEYS: dict[str, Any] = {"backend": "reference", "hidden": 6, "seed": 3}
 SPEED = Machine(
     seconds=(1e-11, 1e-10, *[3e-10] * 3, 1e-10, 1e-9, 1e-8, 2e-4, 1e-6, 2e-4, 1e-4, 1e-4, 2e-4),
@@ -54,6 +58,12 @@ GLOBAL: dict[str, dict[str, Any]] = {
     "attention": {"model": "gat", "heads": 2},
     "both directions": {"model": "sage", "direction": "both"},
     "in order": {"model": "sage", "aggregator": "lstm", "neighbour_order": "src.in_degree"},
+    "in order of senders": {
+        "model": "sage",
+        "aggregator": "lstm",
+        "neighbour_order": "src.seconds",
+        "direction": "both",
+    },
     "links": {"model": "gcn", "task": "link", "decoder": "dot"},
     "recomputed": {"model": "gcn", "layers": 3, "recompute": True},
     "no layers": {"model": "mlp", "layers": 0, "task": "link", "decoder": "hadamard"},
@@ -65,6 +75,7 @@ BATCHES: dict[str, dict[str, Any]] = {
     "in order": {
         "model": "sage",
         "aggregator": "gru",
+        "neighbour_order": "seconds",
         "direction": "both",
         "strategy": "mini",
         "batch_size": 4,

@@ -233,11 +233,11 @@ def _taken(
     order = np.lexsort((edges.tie, *(() if key is None else (value_of(key),)), edges.dst))
     rows = np.unique(edges.dst)
     ends = [_ended(accumulator, message, order[edges.dst[order] == row]) for row in rows]
-    dims = accumulator.turns(message.shape[1:], message.dtype, 0).shapes
+    parts = accumulator.turns(message.shape[1:], message.dtype, 0).parts
     found = {}
-    for part, shape in dims.items():
+    for part, (dims, dtype) in parts.items():
         last = [end[part] for end in ends]
-        total = np.zeros((space.n, *shape), message.dtype)
+        total = np.zeros((space.n, *dims), dtype)
         for row, x in zip(rows, last, strict=True):
             total[row] = x.value[0]
         found[part] = Var(total, space)

@@ -185,6 +185,7 @@ def _layer(
     notes = [*order, *(f"planned  {note}" for note in planner_notes(program))]
     lines = [title, *(f"  {note}" for note in notes)]
     rows = [_row("transform", sizes.nodes, "nodes", _dense(trainer, i, "transform"))]
+    sent = [entry.widths for entry in trainer.probe.traffic if entry.superstep == i]
     passes = 2 if step.direction == "both" else 1
     for number, phase in enumerate(program.phases):
         which = f" {number + 1}" if len(program.phases) > 1 else ""
@@ -195,7 +196,7 @@ def _layer(
                 for line in [*_phase(phase, program, step), *_rows(phase, step, trainer)]
             ),
         ]
-        rows += _moves(phase, which, step, sizes)
+        rows += _moves(sent[number], which, step.direction, sizes)
         if decodes:
             rows.append(_row("gather", sizes.edges, "pairs", edge_cost(phase)))
         else:
@@ -295,20 +296,18 @@ def _rows(phase: Phase, step: Superstep, trainer: Trainer) -> list[str]:
     return lines
 
 
-def _moves(phase: Phase, which: str, step: Superstep, sizes: Sizes) -> list[Row]:
+def _moves(each: Widths, which: str, direction: str, sizes: Sizes) -> list[Row]:
     """Rows of the table for the columns communicated for mirrors, and for messages to masters; none
     on one worker.
     """
-    direction = step.direction
     ends = {"in": ("src", "dst"), "out": ("dst", "src"), "both": ("src", "dst")}[direction]
     moved = {"src": sizes.src_moved, "dst": sizes.dst_moved}
     crossing = {"src": sizes.edges_to_src, "dst": sizes.edges_to_dst}
     if direction == "both":
         moved = dict.fromkeys(moved, sizes.src_moved + sizes.dst_moved)
         crossing = dict.fromkeys(crossing, sizes.edges_to_src + sizes.edges_to_dst)
-    each = Widths.of(phase, frozenset(), step.in_order(phase))
     columns = (
-        ("src", ends[0], each.src),
+        ("src", ends[0], each.src + each.exact),
         ("dst", ends[1], each.dst),
         ("totals", ends[1], each.partial),
         ("of further passes", ends[1], each.shared + each.returned),
