@@ -514,9 +514,9 @@ def by_differences(case: Case, expected: Numbers) -> Difference | None:
     names = {name: name.removeprefix("gradient of ") for name in expected if name != "values"}
     rng = np.random.default_rng(1)
     for name, of in names.items():
-        array = of if of in data else of.partition(".")[2]
+        array = of if of in data else of.rpartition(".")[2]
         # a parameter that several layers read
-        if sum(other.partition(".")[2] == array for other in names.values()) > 1:
+        if sum(other.rpartition(".")[2] == array for other in names.values()) > 1:
             continue
         direction = rng.standard_normal(data[array].shape)
         direction /= max(1.0, float(np.linalg.norm(direction)))

@@ -854,14 +854,32 @@ def at_edges(graph: Graph, columns: Mapping[str, Value], direction: str | None) 
     )
 
 
-def totals_of(sums: Any, messages: Any) -> Any:
-    """The total, or the totals by name."""
+def named(sums: Any) -> dict[str, Any]:
+    """The sums of a layer by name; a single one has the name ""."""
     name = lambda how: how.name if isinstance(how, TopK) else how
-    if isinstance(sums, (str, TopK)):
-        return total(sums, messages)
-    sums = sums if isinstance(sums, dict) else {name(how): how for how in sums}
-    each = messages if isinstance(messages, dict) else dict.fromkeys(sums, messages)
-    return Columns(**{n: total(how, each[n]) for n, how in sums.items()})
+    if isinstance(sums, (str, TopK, Accumulator)):
+        return {"": sums}
+    return sums if isinstance(sums, dict) else {name(how): how for how in sums}
+
+
+def accumulated(sums: Any, messages: Any, edge: Any) -> dict[str, Any]:
+    """What sums have added up, by name, before accumulators go on with it at the nodes."""
+    each = messages if isinstance(messages, dict) else dict.fromkeys(named(sums), messages)
+    return {
+        name: how.taken(edge, each[name])
+        if isinstance(how, Accumulator)
+        else total(how, each[name])
+        for name, how in named(sums).items()
+    }
+
+
+def totals_of(sums: Any, found: dict[str, Any], node: Any) -> Any:
+    """The total, or the totals by name, of what was added up."""
+    each = {
+        name: how.ended(node, found[name]) if isinstance(how, Accumulator) else found[name]
+        for name, how in named(sums).items()
+    }
+    return each[""] if "" in each else Columns(**each)
 
 
 class Module:
@@ -871,15 +889,208 @@ class Module:
         """All parameters by name."""
         found: dict[str, Value] = {}
         for name, x in vars(self).items():
-            if isinstance(x, Module):
-                found |= x.parameters(f"{path}{name}.")
-            elif isinstance(x, Value):
-                found[path + name] = x
+            inside = x.items() if isinstance(x, dict) else [("", x)]
+            for part, y in inside:
+                where = ".".join(filter(None, (path, name, part)))
+                if isinstance(y, Module):
+                    found |= y.parameters(where)
+                elif isinstance(y, Value):
+                    found[where] = y
         return found
 
 
 class Model(Module):
     """A model."""
+
+
+# ---- accumulators
+
+
+class Accumulator(Module):
+    """A sum with a function of each message before it, and one of the total after it."""
+
+    def before(self, edge: Any, message: Value) -> Any:
+        return message
+
+    def after(self, node: Any, total: Any) -> Value:
+        return total
+
+    def taken(self, edge: Any, message: Value) -> Any:
+        """What is accumulated of the messages of the edges."""
+        raise NotImplementedError
+
+    def ended(self, node: Any, found: Any) -> Value:
+        """The total of what was accumulated."""
+        raise NotImplementedError
+
+
+class Pooling(Accumulator):
+    """Sums in any order."""
+
+    sum: Any = "sum"
+
+    def taken(self, edge: Any, message: Value) -> Any:
+        return accumulated(self.sum, self.before(edge, message), edge)
+
+    def ended(self, node: Any, found: Any) -> Value:
+        return self.after(node, totals_of(self.sum, found, node))
+
+
+class Ordered(Accumulator):
+    """Sums that take the messages of a node by a column of their edges, and then by their ids."""
+
+    def __init__(self, order: str | None = None):
+        self.by = order
+
+    def order(self, edge: Any) -> Any:
+        if self.by is None:
+            return None
+        end, _, column = self.by.rpartition(".")
+        return getattr(getattr(edge, end) if end else edge, column)
+
+    def taken(self, edge: Any, message: Value) -> Any:
+        x = self.before(edge, message)
+        key = self.order(edge)
+        assert now.receivers is not None
+        ends: dict[str, list[tuple[int, Value]]] = {}
+        for v in range(now.n):
+            at = np.flatnonzero(now.receivers == v)
+            if key is not None:
+                at = at[np.argsort(key.x[at], kind="stable")]
+            if len(at):
+                for name, end in self.folded([_rows(x, at[i : i + 1]) for i in range(len(at))]):
+                    ends.setdefault(name, []).append((v, end))
+        if not ends:
+            # what there would be, without messages
+            none = np.zeros((1, *x.dims))
+            ends = {name: [(-1, end)] for name, end in self.folded([Value(none, True)])}
+        return {name: _placed(each) for name, each in ends.items()}
+
+    def folded(self, messages: list[Value]) -> list[tuple[str, Value]]:
+        """What one node ends with."""
+        raise NotImplementedError
+
+    def ended(self, node: Any, found: Any) -> Value:
+        return self.after(node, found[""] if "" in found else Columns(**found))
+
+
+def _placed(each: list[tuple[int, Value]]) -> Value:
+    """Values of some nodes, [1, ...] each, among those of all nodes; of node -1, nowhere."""
+    first = each[0][1]
+    out = np.zeros((now.n, *first.dims), first.dtype)
+    for v, x in each:
+        if v >= 0:
+            out[v] = x.x[0]
+    rule = lambda v: lambda g: g[v : v + 1] if v >= 0 else np.zeros((1, *g.shape[1:]))
+    return Value(out, True, [(x, rule(v)) for v, x in each])
+
+
+class Recurrent(Ordered):
+    """Steps from a state and a message to the next state."""
+
+    def step(self, state: Any, message: Value) -> Any:
+        raise NotImplementedError
+
+    def folded(self, messages: list[Value]) -> list[tuple[str, Value]]:
+        state = None
+        for x in messages:
+            state = self.step(state, x)
+        return list(state.items()) if isinstance(state, dict) else [("", value(state))]
+
+
+class Concat(Ordered):
+    """The first k messages."""
+
+    def __init__(self, k: int, order: str | None = None):
+        super().__init__(order)
+        self.k = k
+
+    def folded(self, messages: list[Value]) -> list[tuple[str, Value]]:
+        some = [*messages, *[mul(messages[0], 0.0)] * self.k][: self.k]
+        return [("", stack(some, -1 - len(some[0].dims)))]
+
+
+class LSTM(Recurrent):
+    """W x + U h + b for the gates i, f, g, o; the text of a program gives the parameters."""
+
+    weight: Value
+    recurrent: Value
+    bias: Value
+
+    def __init__(self, d_in: int, d_out: int, order: str | None = None):
+        super().__init__(order)
+        self.d = d_out
+
+    def step(self, state: Any, message: Value) -> Any:
+        zero = Value(np.zeros((1, self.d)), True, exact=True)
+        h, c = (zero, zero) if state is None else (state["h"], state["c"])
+        z = matmul(message, self.weight) + matmul(h, self.recurrent) + self.bias
+        i, f, g, o = (z[:, k] for k in range(4))
+        c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+        return {"h": sigmoid(o) * tanh(c), "c": c}
+
+    def after(self, node: Any, total: Any) -> Value:
+        return total.h
+
+
+class GRU(Recurrent):
+    """The GRU of PyTorch, whose reset gate follows the product."""
+
+    weight: Value
+    recurrent: Value
+    bias: Value
+    inner: Value
+
+    def __init__(self, d_in: int, d_out: int, order: str | None = None):
+        super().__init__(order)
+        self.d = d_out
+
+    def step(self, state: Any, message: Value) -> Any:
+        h = Value(np.zeros((1, self.d)), True, exact=True) if state is None else state
+        x = matmul(message, self.weight) + self.bias
+        u = matmul(h, self.recurrent)
+        r = sigmoid(x[:, 0] + u[:, 0])
+        z = sigmoid(x[:, 1] + u[:, 1])
+        new = tanh(x[:, 2] + r * (u[:, 2] + self.inner))
+        return (1 - z) * new + z * h
+
+
+class AttentionPooling(Pooling):
+    """softmax(a x) W x of several heads."""
+
+    weight: Value
+    score: Value
+
+    def __init__(self, d_in: int, d_out: int, heads: int = 1):
+        pass
+
+    def before(self, edge: Any, message: Value) -> Value:
+        return softmax(matmul(message, self.score)) * matmul(message, self.weight)
+
+    def after(self, node: Any, total: Any) -> Value:
+        return flatten(total)
+
+
+class GatedPooling(Pooling):
+    """Attention by v tanh(A x + B h), then the gates of GeniePath."""
+
+    sender: Value
+    receiver: Value
+    score: Value
+    weight: Value
+    gates: Value
+    bias: Value
+
+    def __init__(self, d_in: int, d_out: int, d_node: int):
+        pass
+
+    def before(self, edge: Any, message: Value) -> Value:
+        both = tanh(matmul(message, self.sender) + matmul(edge.dst.h, self.receiver))
+        return softmax(matmul(both, self.score)[:, 0]) * message
+
+    def after(self, node: Any, total: Any) -> Value:
+        z = matmul(tanh(matmul(total, self.weight)), self.gates) + self.bias
+        return sigmoid(z[:, 1]) * tanh(sigmoid(z[:, 0]) * tanh(z[:, 2]))
 
 
 class Layer(Module):
@@ -903,12 +1114,14 @@ class Layer(Module):
         columns |= self.transform(Columns(**columns))
         if self.sum is None:
             return self.gather(at_edges(graph, columns, None))
-        returned = self.gather(at_edges(graph, columns, self.direction))
+        edge = at_edges(graph, columns, self.direction)
+        returned = self.gather(edge)
         messages, outputs = returned if isinstance(returned, tuple) else (returned, {})
         graph.edges = {**graph.edges, **graph.stored(outputs)}
-        totals = totals_of(self.sum, messages)
+        found = accumulated(self.sum, messages, edge)
         at_nodes(graph)
-        return self.apply(Columns(**columns), totals)
+        node = Columns(**columns)
+        return self.apply(node, totals_of(self.sum, found, node))
 
 
 def _rows(x: Value, rows: np.ndarray) -> Value:

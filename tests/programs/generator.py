@@ -15,7 +15,15 @@ from typing import Any
 import eager
 import numpy as np
 from compare import MARGIN, Unfit, checked
-from program import Drawn, LayerProgram, Program, Term
+from program import (
+    Drawn,
+    LayerProgram,
+    Program,
+    Term,
+    body_text,
+    class_text,
+    parameters_text,
+)
 
 SUMS = ("sum", "mean", "max", "min", "var", "std", "median", "gt.TopK(2)", "gt.TopK(3)")
 # those in which equal messages decide nothing
@@ -1130,12 +1138,17 @@ class Drawer:
                 small = lambda e: np.abs(e.value.x).max(initial=0) < 50
                 outputs["new"] = pool.pick("fi" if rng.random() < 0.8 else "i", small)
         graph.edges |= graph.stored({name: e.value for name, e in outputs.items()})
-        text = {"gt": eager}
-        totals = {
-            name: eager.total(eval(how, text), messages.get(name, messages.get("")).value)
-            for name, how in sums.items()
-        }  # type: ignore[union-attr]
+        accumulators = Accumulators(self, graph, columns, edge, number)
+        if not self.special and "accumulators" not in self.without and rng.random() < 0.35:
+            message_of = lambda name: messages[name if name in messages else ""]
+            # a pooling with several sums may be given a message for each, so messages come first
+            for name in sums:
+                if rng.random() < 0.7:
+                    sums[name] = accumulators.draw(message_of(name))
+        found = accumulators.added(sums, {name: e.value for name, e in messages.items()})
         eager.at_nodes(graph)
+        ends = accumulators.totals(sums, found)
+        totals = {"": ends} if "" in sums else vars(ends)
         end = Pool(
             rng,
             {
@@ -1176,6 +1189,8 @@ class Drawer:
             )
         terms = lambda entries: {name: e.term for name, e in entries.items()}
         named = any(how != f'"{name}"' for name, how in sums.items()) or rng.random() < 0.5
+        # accumulators in a tuple would need names
+        named = named or bool(accumulators.classes)
         return (
             LayerProgram(
                 direction=direction,
@@ -1185,6 +1200,7 @@ class Drawer:
                 messages=terms(messages),
                 outputs=terms(outputs),
                 apply=out.term,
+                classes=tuple(accumulators.classes),
             ),
             out.value,
         )
@@ -1367,6 +1383,326 @@ class Drawer:
         if late and self.rng.random() < 0.8:
             return self.rng.choice(late)
         return pool.pick(fits=lambda e: e.value.learned or self.rng.random() < 0.2)
+
+
+# what sums in order are sorted by, of numbers that no back end rounds
+ORDERS = (None, "code", "time", "signed", "real", "src.code", "src.time", "src.real", "flag")
+# most numbers of a state and of what is made of a message
+MOST_KEPT = 40
+
+
+class Accumulators:
+    """Draws the accumulators of a layer, as classes.
+
+    Args:
+        drawer: Owner of the arrays.
+        graph: The graph.
+        columns: The node columns that edges read.
+        edge: The argument of gather.
+        number: Of the layer.
+
+    Attributes:
+        classes: Source text of the classes so far.
+    """
+
+    def __init__(
+        self,
+        drawer: Drawer,
+        graph: eager.Graph,
+        columns: dict[str, Any],
+        edge: Any,
+        number: int,
+    ):
+        self.drawer = drawer
+        self.rng = drawer.rng
+        self.graph = graph
+        self.columns = columns
+        self.edge = edge
+        self.number = number
+        self.edge_ids = eager.now.ids
+        self.receivers = eager.now.receivers
+        self.classes: list[str] = []
+
+    def draw(self, message: Entry, depth: int = 0) -> str:
+        """A new accumulator of some messages; the text that makes it."""
+        rng = self.rng
+        outside = self.drawer.parameters
+        self.drawer.parameters = []
+        try:
+            wide = len(message.dims) == 1 and message.dims[0] <= 8
+            kinds = [self._pooling, self._recurrent, self._concat]
+            kinds += [self._published] * 3 * wide
+            return rng.choice(kinds)(message, depth)
+        finally:
+            self.drawer.parameters = outside
+
+    def _made(self, sums: dict[str, str]) -> Any:
+        scope: dict[str, Any] = {"gt": eager, "data": self.drawer.data}
+        exec("".join(self.classes), scope)
+        each = {name: eval(how, scope) for name, how in sums.items()}
+        return each.get("", each)
+
+    def added(self, sums: dict[str, str], messages: dict[str, eager.Value]) -> dict[str, Any]:
+        """What sums have added up."""
+        made = self._made(sums)
+        return eager.accumulated(made, messages.get("", messages), self.edge)
+
+    def totals(self, sums: dict[str, str], found: dict[str, Any]) -> Any:
+        """The totals of what was added up."""
+        return eager.totals_of(self._made(sums), found, eager.Columns(**self.columns))
+
+    def _pool(self, leaves: Collection[str], **scope: Any) -> Pool:
+        given = {"self": None, "data": self.drawer.data, **scope}
+        pool = Pool(self.rng, given, self.drawer)
+        for text in leaves:
+            pool.leaf(text)
+        return pool
+
+    def _before(self, message: Entry, smaller: bool = False) -> tuple[Pool, Entry]:
+        """Terms of ``before``, and one that is made of the message."""
+        rng = self.rng
+        names = ("edge.weight", "edge.real", "edge.dst.h", "edge.src.h", "edge.dst.real")
+        chosen = [n for n in names if rng.random() < 0.3]
+        pool = self._pool(["message", *chosen], edge=self.edge, message=message.value)
+        pool.grow(rng.randrange(4))
+        fits = lambda e: e.value.learned and (not smaller or prod(e.dims) <= MOST_KEPT)
+        return pool, pool.pick(fits=fits)
+
+    def _name(self) -> str:
+        return f"Accumulator{self.number}{chr(ord('a') + len(self.classes))}"
+
+    def _write(
+        self,
+        base: str,
+        made: list[str],
+        methods: dict[str, tuple[str, list[str]]],
+        roots: list[Term],
+    ) -> str:
+        """Add a class that reads the parameters of some terms; the text that makes it."""
+        name = self._name()
+        read = {t.text for root in roots for t in root.below() if t.text.startswith("self.p")}
+        made = [*made, *parameters_text(sorted(read))]
+        self.classes.append(class_text(name, base, made, methods))
+        return f"{name}()"
+
+    def _ending(self, totals: dict[str, eager.Value]) -> Entry:
+        """The result of ``after``."""
+        rng = self.rng
+        eager.at_nodes(self.graph)
+        total = totals[""] if "" in totals else eager.Columns(**totals)
+        leaves = ["total" if name == "" else f"total.{name}" for name in totals]
+        pool = self._pool(leaves, node=eager.Columns(**self.columns), total=total)
+        parts = [e for e in pool.entries if e.value.kind == "f"]
+        if rng.random() < 0.5:
+            pool.leaf("node.h")
+            pool.grow(rng.randrange(1, 3))
+            parts.append(pool.pick())
+        for mask in (e for e in pool.entries if e.value.kind == "b"):
+            fitting = [e for e in parts if e.dims == mask.dims]
+            if fitting:
+                parts.append(pool.make("gt.where({0}, {1}, 0.25)", mask, fitting[0]))
+        if len(parts) == 1:
+            return parts[0]
+        flat = ", ".join(f"gt.flatten({{{i}}})" for i in range(len(parts)))
+        return pool.make(f"gt.concat([{flat}])", *parts)
+
+    def _order(self) -> tuple[str, dict[str, tuple[str, list[str]]]]:
+        """The argument of a sum in order, and its method, if it sorts by an expression."""
+        rng = self.rng
+        if rng.random() < 0.15:
+            text = rng.choice(("-edge.time", "edge.src.code - edge.dst.signed", "edge.real * 2.0"))
+            return "", {"order": ("edge", [f"return {text}"])}
+        by = rng.choice(ORDERS)
+        return ("" if by is None else f'"{by}"'), {}
+
+    def _pooling(self, message: Entry, depth: int) -> str:
+        rng = self.rng
+        pool, first = self._before(message)
+        pick = lambda: rng.choice(("sum", "sum", "mean", "max", "var", "median", "min"))
+        sums = {"": f'"{pick()}"'}
+        messages = {"": first}
+        if rng.random() < 0.4:
+            sums = {name: f'"{pick()}"' for name in ("a", "b")}
+            if rng.random() < 0.6:
+                messages = {"a": first, "b": pool.pick(fits=lambda e: e.value.learned)}
+        for name in sums:
+            if depth < 2 and rng.random() < 0.25:
+                sums[name] = self.draw(messages.get(name, first), depth + 1)
+        found = self.added(sums, {name: e.value for name, e in messages.items()})
+        eager.at_nodes(self.graph)
+        ends = self.totals(sums, found)
+        end = self._ending({"": ends} if "" in sums else vars(ends))
+        self._at_edges()
+        of_sums = (
+            sums[""]
+            if "" in sums
+            else "{" + ", ".join(f'"{name}": {how}' for name, how in sums.items()) + "}"
+        )
+        returned = lambda texts: (
+            texts[0]
+            if "" in messages
+            else "{" + ", ".join(f'"{n}": {t}' for n, t in zip(messages, texts, strict=True)) + "}"
+        )
+        before = [e.term for e in messages.values()]
+        methods = {
+            "before": ("edge, message", body_text(before, returned)),
+            "after": ("node, total", body_text([end.term], lambda texts: texts[0])),
+        }
+        return self._write("Pooling", [f"self.sum = {of_sums}"], methods, [*before, end.term])
+
+    def _at_edges(self) -> None:
+        """Go on with values of edges after those of nodes."""
+        eager.now.ids = self.edge_ids
+        eager.now.sites = 0
+        eager.now.receivers = self.receivers
+
+    def _recurrent(self, message: Entry, depth: int) -> str:
+        rng = self.rng
+        _, before = self._before(message, smaller=True)
+        begin = self._pool(["message"], message=before.value)
+        begin.grow(rng.randrange(2))
+        fits = lambda e: prod(e.dims) <= MOST_KEPT and e.value.learned
+        first = {"a": begin.pick(fits=fits)}
+        if rng.random() < 0.4:
+            first["b"] = begin.pick(fits=fits)
+        if rng.random() < 0.25:
+            first["m"] = begin.make("({0} > 0.3)", begin.entries[0])
+        single = len(first) == 1 and rng.random() < 0.6
+        place = lambda name: "state" if single else f'state["{name}"]'
+        values = {name: e.value for name, e in first.items()}
+        state = values["a"] if single else values
+        leaves = ["message", *map(place, first)]
+        more = self._pool(leaves, message=before.value, state=state)
+        named = dict(zip(first, more.entries[1:], strict=True))
+        more.grow(rng.randrange(1, 4))
+        following = {
+            name: (
+                more.make("({0} | ({1} > 0.3))", e, more.entries[0])
+                if name == "m"
+                else self._next(more, e)
+            )
+            for name, e in named.items()
+        }
+        argument, methods = self._order()
+        returned = lambda texts: (
+            texts[0]
+            if single
+            else "{" + ", ".join(f'"{n}": {t}' for n, t in zip(first, texts, strict=True)) + "}"
+        )
+        begins, follows = ([e.term for e in each.values()] for each in (first, following))
+        steps = [
+            "if state is None:",
+            *(f"    {line}" for line in body_text(begins, returned)),
+            *body_text(follows, returned),
+        ]
+        methods |= {
+            "before": ("edge, message", body_text([before.term], lambda texts: texts[0])),
+            "step": ("state, message", steps),
+        }
+        return self._with_after(
+            "Recurrent", argument, methods, [before.term, *begins, *follows], message
+        )
+
+    def _next(self, pool: Pool, state: Entry) -> Entry:
+        """A part of the next state, of the same shape."""
+        rng = self.rng
+        fitting = [
+            e
+            for e in pool.entries
+            if e.dims == state.dims and e.value.rows and e.value.kind == "f" and e is not state
+        ]
+        other = rng.choice(fitting) if fitting else state
+        if len(state.dims) == 1 and rng.random() < 0.4:
+            d = state.dims[0]
+            return pool.make(
+                "gt.tanh({0} @ {1} * 0.25 + {2})", state, self.drawer.parameter((d, d)), other
+            )
+        decay = pool.parameter(rng.choice(((), state.dims)))
+        text = rng.choice(
+            (
+                "({0} * gt.sigmoid({1}) + {2})",
+                "gt.tanh({0} * {1} + {2})",
+                "gt.maximum({0}, {2} * {1})",
+                "({0} + gt.sin({2} * {1}))",
+            )
+        )
+        return pool.make(text, state, decay, other)
+
+    def _with_after(
+        self,
+        base: str,
+        arguments: str,
+        methods: dict[str, tuple[str, list[str]]],
+        roots: list[Term],
+        message: Entry,
+    ) -> str:
+        """A sum in order, mostly with something that follows it."""
+        made = [f"super().__init__({arguments})"]
+        plain = self._write(base, made, methods, roots)
+        found = self.added({"": plain}, {"": message.value})
+        name, parts = found.popitem()
+        assert name == ""
+        eager.at_nodes(self.graph)
+        end = self._ending(parts)
+        self._at_edges()
+        self.classes.pop()
+        after = {"after": ("node, total", body_text([end.term], lambda texts: texts[0]))}
+        return self._write(base, made, methods | after, [*roots, end.term])
+
+    def _concat(self, message: Entry, depth: int) -> str:
+        _, before = self._before(message, smaller=True)
+        argument, methods = self._order()
+        methods |= {"before": ("edge, message", body_text([before.term], lambda texts: texts[0]))}
+        arguments = ", ".join(filter(None, (str(self.rng.choice((1, 2, 3, 5))), argument)))
+        return self._with_after("Concat", arguments, methods, [before.term], message)
+
+    def _published(self, message: Entry, depth: int) -> str:
+        """An accumulator of the package, with numbers for its parameters."""
+        rng = self.rng
+        d = message.dims[0]
+        width = rng.choice((1, 2, 3))
+        heads = rng.choice((1, 2))
+        h = self.columns["h"]
+        kinds = {
+            "LSTM": {"weight": (d, 4, width), "recurrent": (width, 4, width), "bias": (4, width)},
+            "GRU": {
+                "weight": (d, 3, width),
+                "recurrent": (width, 3, width),
+                "bias": (3, width),
+                "inner": (width,),
+            },
+            "AttentionPooling": {"weight": (d, heads, width), "score": (d, heads)},
+        }
+        if len(h.dims) == 1 and h.kind == "f":
+            kinds["GatedPooling"] = {
+                "sender": (d, width),
+                "receiver": (h.dims[0], width),
+                "score": (width, 1),
+                "weight": (d, width),
+                "gates": (width, 3, width),
+                "bias": (3, width),
+            }
+        base = rng.choice(list(kinds))
+        arguments = [str(d), str(width)]
+        if base == "AttentionPooling":
+            arguments = [str(d), str(width * heads), str(heads)]
+        elif base == "GatedPooling":
+            arguments.append(str(h.dims[0]))
+        elif (by := rng.choice(ORDERS)) is not None:
+            arguments.append(f'"{by}"')
+        name = self._name()
+        lines = [f"class {name}(gt.{base}):"]
+        made = [f"super().__init__({', '.join(arguments)})"]
+        for attribute, shape in kinds[base].items():
+            array = self.drawer.array("p", Drawn(shape, seed=rng.randrange(10**6)))
+            # the parameter has the name of its array, and is found where the class reads it
+            lines.append(
+                f"    {attribute} = property(lambda self: self.{array}, lambda self, x: None)"
+            )
+            made += parameters_text([f"self.{array}"])
+        lines += ["", "    def __init__(self):", *(f"        {line}" for line in made), "", "", ""]
+        self.classes.append("\n".join(lines))
+        return f"{name}()"
 
 
 def pool_leaf(pool: Pool, text: str) -> Entry:

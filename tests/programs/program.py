@@ -9,7 +9,7 @@ with ``gt`` as the module ``eager``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -114,12 +114,14 @@ class LayerProgram:
     Attributes:
         direction: Of the layer.
         sums: Source text of each aggregator, by name of the total; one of the name "" for a single
-            total.
+            total. An accumulator is a call of one of ``classes``.
         named: Whether several aggregators are given as a dict, and not as a tuple.
         transform: Node columns by name.
         messages: By name of the total; one of the name "" serves all.
         outputs: New edge values by name.
         apply: The result of the layer.
+        classes: Source text of the classes of accumulators with parameters, those that others
+            call first.
     """
 
     direction: str
@@ -129,6 +131,7 @@ class LayerProgram:
     messages: Mapping[str, Term]
     outputs: Mapping[str, Term]
     apply: Term
+    classes: tuple[str, ...] = ()
 
     def terms(self) -> list[Term]:
         """The roots of all stages."""
@@ -265,7 +268,8 @@ class Program:
 
 def _reads(text: str, name: str) -> bool:
     if name.startswith(("node.", "edge.")) or name in ("attr", "weight"):
-        return re.search(rf"\.{name.rpartition('.')[2]}\b", text) is not None
+        # as an attribute, or by name, as that by which a sum sorts
+        return re.search(rf"[.\"]{name.rpartition('.')[2]}\b", text) is not None
     return f'data["{name}"]' in text
 
 
@@ -273,16 +277,25 @@ def _layer_text(number: int, layer: LayerProgram) -> str:
     names = sorted(
         {t.text for root in layer.terms() for t in root.below() if t.text.startswith("self.")}
     )
+    sums = _sums_text(layer)
+    # an accumulator with parameters is an attribute of the layer
+    of_layer = [sums] if any(is_called(text, sums) for text in layer.classes) else []
+    classes: list[str] = []
+    for text in reversed(layer.classes):
+        if is_called(text, "".join((sums, *classes))):
+            classes.insert(0, text)
     lines = [
+        *classes,
         f"class Layer{number}(gt.Layer):",
         f'    direction = "{layer.direction}"',
-        f"    sum = {_sums_text(layer)}",
+        *([] if of_layer else [f"    sum = {sums}"]),
         "",
     ]
-    if names:
+    if names or of_layer:
         lines += [
             "    def __init__(self):",
-            *(f'        {n} = gt.Parameter(data["{n[5:]}"])' for n in names),
+            *(f"        self.sum = {text}" for text in of_layer),
+            *(f"        {line}" for line in parameters_text(names)),
             "",
         ]
     if layer.transform:
@@ -317,6 +330,33 @@ def _layer_text(number: int, layer: LayerProgram) -> str:
     return "\n".join(lines)
 
 
+def is_called(definition: str, text: str) -> bool:
+    """Whether a text calls the class that a definition begins with."""
+    return f"{definition.split()[1].partition('(')[0]}()" in text
+
+
+def parameters_text(names: Iterable[str]) -> list[str]:
+    """Lines that make parameters of the arrays of their names, ``self.NAME``."""
+    return [f'{name} = gt.Parameter(data["{name[5:]}"])' for name in names]
+
+
+def class_text(
+    name: str, base: str, made: list[str], methods: Mapping[str, tuple[str, list[str]]]
+) -> str:
+    """Source text of a class.
+
+    Args:
+        name, base: Of the class.
+        made: Lines of its constructor.
+        methods: Arguments after self, and lines of the body, by name.
+    """
+    lines = [f"class {name}(gt.{base}):"]
+    for method, (arguments, body) in {"__init__": ("", made), **methods}.items():
+        lines += [f"    def {method}({', '.join(filter(None, ('self', arguments)))}):"]
+        lines += [f"        {line}" for line in body or ["pass"]] + [""]
+    return "\n".join([*lines, ""])
+
+
 def _sums_text(layer: LayerProgram) -> str:
     if "" in layer.sums:
         return layer.sums[""]
@@ -332,7 +372,11 @@ def _dict(names: Mapping[str, Term], texts: list[str]) -> str:
 
 
 def _body(roots: list[Term], returned: Callable[[list[str]], str]) -> list[str]:
-    """Lines of a method; a term that is used twice gets a name."""
+    return [f"        {line}" for line in body_text(roots, returned)]
+
+
+def body_text(roots: list[Term], returned: Callable[[list[str]], str]) -> list[str]:
+    """Lines of the body of a method; a term that is used twice gets a name."""
     uses: dict[int, int] = {}
     order: dict[int, Term] = {}
     for root in roots:
@@ -349,6 +393,6 @@ def _body(roots: list[Term], returned: Callable[[list[str]], str]) -> list[str]:
         # a draw of dropout belongs to its place in the text
         if t.args and (uses[id(t)] > 1 or "dropout" in t.text):
             name = f"v{len(lines)}"
-            lines.append(f"        {name} = {texts[id(t)]}")
+            lines.append(f"{name} = {texts[id(t)]}")
             texts[id(t)] = name
-    return [*lines, f"        return {returned([texts[id(root)] for root in roots])}"]
+    return [*lines, f"return {returned([texts[id(root)] for root in roots])}"]

@@ -25,6 +25,7 @@ from typing import Any
 
 import generator
 from compare import Unfit, differences, quiet
+from program import Case
 from shrink import shrunk
 
 # every how many programs an evaluation that takes longer runs
@@ -63,9 +64,12 @@ class Outcome:
             self.found.setdefault(signature, ([], kind, text))[0].extend(seeds)
 
 
-def kinds_of(seed: int, compiled: Collection[int] = ()) -> tuple[str, ...]:
-    """The evaluations that run for a seed."""
-    more = [kind for kind, every in EVERY.items() if seed % every == 0]
+def kinds_of(seed: int, case: Case, compiled: Collection[int] = ()) -> tuple[str, ...]:
+    """The evaluations that run for the case of a seed. Accumulators always run on ranks, which move
+    their messages in ways of their own.
+    """
+    moved = {"ranks", "emulated ranks"} if "class Accumulator" in case.text else set()
+    more = [kind for kind, every in EVERY.items() if seed % every == 0 or kind in moved]
     return ("reference", "emulator", *more, *(["compiled", "threads"] if seed in compiled else []))
 
 
@@ -79,10 +83,11 @@ def search(
     """Run the programs of some seeds."""
     outcome = Outcome()
     for seed in seeds:
-        kinds = kinds_of(seed, compiled)
+        case = generator.program(seed, without, special).case()
+        kinds = kinds_of(seed, case, compiled)
         outcome.programs += 1
         outcome.comparisons.update(kinds)
-        for d in differences(generator.program(seed, without, special).case(), kinds):
+        for d in differences(case, kinds):
             outcome.failures[d.kind] += 1
             outcome.found.setdefault(d.signature, ([], d.kind, d.text))[0].append(seed)
     return outcome
