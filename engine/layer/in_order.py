@@ -22,6 +22,7 @@ import numpy as np
 from graphtheta.base.rng import Purpose, key
 
 from ...ops.autodiff.tape import Parameter
+from ...ops.edge.backend.fused import backend
 from ...ops.edge.program import Phase
 from ...ops.functions.recurrence import Turns
 from ...ops.parallel import buffers
@@ -122,6 +123,7 @@ class InOrder:
         self.key_bytes = {name: _key_bytes(name, phase, self._exact[name]) for name in sums}
         self._ledger = level.passes[0].senders.comm.ledger
         self._phase = phase
+        self._compiled = backend() == "fused"
         self._gid = gid
         self.arrivals = Arrivals.of(level) if sums else None
         self._turns = {
@@ -160,7 +162,7 @@ class InOrder:
             }
             for block in blocks:
                 messages = buffers.taken(x, block.edges)
-                last = turns.run(messages, block.turns, self._gid[block.rows])
+                last = turns.run(messages, block.turns, self._gid[block.rows], self._compiled)
                 for part, rows in last.items():
                     ends[part][block.rows] = rows
             self._blocks[name] = blocks
@@ -200,7 +202,11 @@ class InOrder:
             for block in self._blocks.pop(name) if of_ends else ():
                 g = {part: rows[block.rows] for part, rows in of_ends.items()}
                 each, learned = turns.backpropagate(
-                    buffers.taken(x, block.edges), block.turns, self._gid[block.rows], g
+                    messages=buffers.taken(x, block.edges),
+                    turns=block.turns,
+                    gid=self._gid[block.rows],
+                    gradients=g,
+                    compiled=self._compiled,
                 )
                 back[block.edges] = each
                 for total, part in zip(sums, learned, strict=True):

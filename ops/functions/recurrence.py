@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,8 +20,12 @@ from ..autodiff.naming import naming
 from ..autodiff.space import RowSpace
 from ..autodiff.tape import Gradients, Parameter, Tape, Var, current, space_of, value_of
 from ..parallel import buffers
+from .long_rows import LongRows
 from .rows import prefix
 
+# turns of at most so many rows are run in compiled loops, if there are as many of them
+FEW_ROWS = 4
+LONG = 512
 # from the state, None at first, and a message to the next state
 Step = Callable[[Any, Var], Any]
 State = dict[str, Var]
@@ -89,25 +94,33 @@ class Turns(Protocol):
     @property
     def called(self) -> tuple[Called, ...]: ...
 
-    def run(self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray) -> Arrays:
+    def run(
+        self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray, compiled: bool = False
+    ) -> Arrays:
         """What each row ends with.
 
         Args:
             messages: Those of the turns, one after another, [n_messages, ...].
             turns: The turns.
             gid: Global ids of the rows, by which random numbers are drawn, [n_rows].
+            compiled: Whether long rows may run in compiled loops.
 
         Returns:
             By the names of ``parts``, [n_rows, ...].
         """
 
     def backpropagate(
-        self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray, gradients: Arrays
+        self,
+        messages: np.ndarray,
+        turns: Sequence[Turn],
+        gid: np.ndarray,
+        gradients: Arrays,
+        compiled: bool = False,
     ) -> tuple[np.ndarray, list[np.ndarray | None]]:
         """Gradients of the messages, and of the parameters.
 
         Args:
-            messages, turns, gid: As for ``run``.
+            messages, turns, gid, compiled: As for ``run``.
             gradients: Of what rows end with, as far as there are any.
         """
 
@@ -131,14 +144,21 @@ class FirstMessages:
     def parts(self) -> dict[str, Part]:
         return {"": Part((self.k, *self.dims), self.dtype)}
 
-    def run(self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray) -> Arrays:
+    def run(
+        self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray, compiled: bool = False
+    ) -> Arrays:
         ends = np.zeros((len(gid), self.k, *self.dims), self.dtype)
         for i, turn in enumerate(turns):
             ends[: turn.end - turn.begin, i] = messages[turn.begin : turn.end]
         return {"": ends}
 
     def backpropagate(
-        self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray, gradients: Arrays
+        self,
+        messages: np.ndarray,
+        turns: Sequence[Turn],
+        gid: np.ndarray,
+        gradients: Arrays,
+        compiled: bool = False,
     ) -> tuple[np.ndarray, list[np.ndarray | None]]:
         g = gradients[""]
         each = [g[: turn.end - turn.begin, i] for i, turn in enumerate(turns)]
@@ -206,17 +226,32 @@ class Recurrence:
             called=tuple(_called(node) for node in tape.nodes[n:]),
         )
 
-    def run(self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray) -> Arrays:
+    def run(
+        self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray, compiled: bool = False
+    ) -> Arrays:
         ends = {n: np.zeros((len(gid), *dims), dtype) for n, (dims, dtype) in self.parts.items()}
+        tail = self._tail(messages, turns) if compiled else None
+        turns = turns if tail is None else turns[: tail.first]
+        state: State = {}
         with self._tape(record=False):
             for turn, (_, state) in zip(turns, self._states(messages, turns, gid), strict=True):
                 if turn.last_of_some:
                     for name, x in state.items():
                         ends[name][turn.leaving] = x.value[turn.leaving]
+        for row, begin in enumerate([] if tail is None else tail.begin):
+            last = self._flat(state, row)
+            tail.rows.run(tail.messages, begin, row, last)
+            for name, x in self._unflat(last).items():
+                ends[name][row] = x
         return ends
 
     def backpropagate(
-        self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray, gradients: Arrays
+        self,
+        messages: np.ndarray,
+        turns: Sequence[Turn],
+        gid: np.ndarray,
+        gradients: Arrays,
+        compiled: bool = False,
     ) -> tuple[np.ndarray, list[np.ndarray | None]]:
         """As ``Turns.backpropagate``.
 
@@ -225,6 +260,10 @@ class Recurrence:
         """
         grads = Gradients()
         taken = []
+        tail = self._tail(messages, turns) if compiled else None
+        turns = turns if tail is None else turns[: tail.first]
+        state: State = {}
+        back = buffers.empty(messages.shape, self.dtype)
         with self._tape(record=True) as tape:
             for turn, (message, state) in zip(
                 turns, self._states(messages, turns, gid), strict=True
@@ -240,12 +279,78 @@ class Recurrence:
                 f"step of {self.owner} reads a parameter in some of its later steps only, so that"
                 " workers would disagree on what is trained; read it in every step but the first"
             )
+        if tail is not None:
+            of_states = {
+                name: np.zeros((len(tail.begin), *part.dims), self.dtype)
+                for name, part in self.parts.items()
+            }
+            of_messages = back.reshape(tail.messages.shape)
+            for row, begin in enumerate(tail.begin):
+                ends = {name: g[row] for name, g in gradients.items()}
+                gradient = self._joined(ends)
+                tail.rows.backpropagate(
+                    messages=tail.messages,
+                    begin=begin,
+                    row=row,
+                    state=self._flat(state, row),
+                    gradient=gradient,
+                    back=of_messages,
+                )
+                for name, x in self._unflat(gradient).items():
+                    of_states[name][row] = x
+            for name, g in of_states.items():
+                padded = buffers.full(state[name].value.shape, 0, self.dtype)
+                padded[: len(g)] = g
+                grads.add(state[name], padded)
         tape.backpropagate(grads)
-        back = buffers.empty(messages.shape, self.dtype)
         for turn, message in zip(turns, taken, strict=True):
             g = grads.of(message)
             back[turn.begin : turn.end] = 0 if g is None else g
-        return back, [grads.of(p) for p in self.parameters]
+        return back, [
+            _sum(grads.of(p), None if tail is None else tail.rows.gradient_of(p))
+            for p in self.parameters
+        ]
+
+    def _tail(self, messages: np.ndarray, turns: Sequence[Turn]) -> _Tail | None:
+        """The turns of few rows, if there are enough to compile them."""
+        counts = np.array([turn.end - turn.begin for turn in turns])
+        # the first step of a row is another function
+        first = max(1, int(np.count_nonzero(counts > FEW_ROWS)))
+        if len(turns) - first < LONG:
+            return None
+        rows = LongRows.of(self.step, messages.shape[1:], self.parts, self.dtype)
+        if rows is None:
+            return None
+        begin = np.array([turn.begin for turn in turns[first:]])
+        return _Tail(
+            first=first,
+            begin=[
+                begin[: int(np.count_nonzero(counts > row)) - first] for row in range(counts[first])
+            ],
+            messages=np.ascontiguousarray(messages).reshape(len(messages), -1),
+            rows=rows,
+        )
+
+    def _flat(self, state: State, row: int) -> np.ndarray:
+        """The state of a row, its parts side by side."""
+        return self._joined({name: x.value[row] for name, x in state.items()})
+
+    def _joined(self, parts: Arrays) -> np.ndarray:
+        """Parts side by side; 0 for those that are not given."""
+        none = np.zeros(0, self.dtype)
+        each = [
+            np.reshape(parts[name], -1) if name in parts else np.zeros(prod(part.dims), self.dtype)
+            for name, part in self.parts.items()
+        ]
+        return np.concatenate([none, *each])
+
+    def _unflat(self, flat: np.ndarray) -> Arrays:
+        """The parts of a state, in their shapes."""
+        cuts = np.cumsum([prod(part.dims) for part in self.parts.values()])[:-1]
+        return {
+            name: x.reshape(part.dims)
+            for (name, part), x in zip(self.parts.items(), np.split(flat, cuts), strict=True)
+        }
 
     def _states(
         self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray
@@ -282,6 +387,27 @@ class Recurrence:
         tape = Tape(record=record, training=training, seed=key, step=step, all_sum=_refused)
         tape.dtype = self.dtype
         return tape
+
+
+@dataclass(frozen=True)
+class _Tail:
+    """The last turns of a block, in which few rows take part.
+
+    Attributes:
+        first: Number of the first of these turns.
+        begin: For each row, the first messages of its turns.
+        messages: Those of all turns, [n_messages, size].
+        rows: Runs them.
+    """
+
+    first: int
+    begin: list[np.ndarray]
+    messages: np.ndarray
+    rows: LongRows
+
+
+def _sum(x: np.ndarray | None, y: np.ndarray | None) -> np.ndarray | None:
+    return y if x is None else x if y is None else x + y
 
 
 def _refused(x: np.ndarray) -> np.ndarray:

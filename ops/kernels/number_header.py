@@ -1,4 +1,6 @@
-"""The header of the loops of lazy elementwise fusion: the names that their source uses."""
+"""The header of loops over single numbers, those of lazy elementwise fusion and of steps of
+recurrences: the names that their source uses.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,9 @@ def names(dtype: str) -> dict[str, Any]:
     compiled = numba.njit(error_model="numpy", fastmath=FAST)
     functions = {}
     for name, function in FUNCTIONS.items():
-        if function.lazy and function.loop is not None:
+        if function.loop is not None:
             functions[name] = compiled(function.loop(number, exp_down, expm1_down))
-        elif function.lazy and function.lanes is not None:
+        elif function.lanes is not None:
             functions[name] = numberwise(function.lanes)
     return {
         **functions,

@@ -22,6 +22,7 @@ from graphtheta.ops import Tape, Var, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
 from graphtheta.ops.edge import turns
 from graphtheta.ops.edge.backend.fused import backend_scope
+from graphtheta.ops.functions import long_rows, recurrence
 
 N = 14
 E = 60
@@ -278,6 +279,63 @@ def test_blocks_of_rows_change_nothing(kind, monkeypatch):
     found = run_simulated(1, numbers, graph, maker(kind))[0]
     for mine, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12)
+
+
+class Mixed(gt.Recurrent):
+    """A recurrence of parts of several shapes, which products, indices and constants connect."""
+
+    def __init__(self):
+        super().__init__("time")
+        self.matrix = gt.Parameter.glorot(D, D)
+        self.vector = gt.Parameter.ones(D)
+        self.unread = gt.Parameter.ones(D)
+
+    def step(self, state, message):
+        if state is None:
+            return {"a": message, "b": message[..., 0] * 0.5, "c": message * self.unread}
+        a = gt.tanh(state["a"] @ self.matrix + message * gt.sigmoid(self.vector))
+        both = gt.concat([a[..., 2:], state["a"][..., :2]])
+        b = gt.maximum(state["b"], message[..., 1]) - 0.25 * state["b"]
+        return {"a": both * self.vector, "b": b, "c": state["c"] - a / 3.0}
+
+    def after(self, node, total):
+        return total.a * total.b[..., None] + total.c
+
+
+class Clipped(gt.Recurrent):
+    """A recurrence that has no compiled loop: its step computes a sum over an axis."""
+
+    def step(self, state, message):
+        return message if state is None else state + message / (1.0 + message.sum(-1, True) ** 2)
+
+
+LOOPS = {"lstm": maker("lstm"), "gru": maker("gru", "time"), "mixed": Mixed, "clipped": Clipped}
+
+
+@pytest.mark.fused
+@pytest.mark.parametrize("kind", LOOPS)
+@pytest.mark.parametrize(("few", "segment"), [(1, 3), (3, 1), (20, 1024)])
+def test_long_rows_run_in_compiled_loops(kind, few, segment, monkeypatch):
+    graph = example()
+    expected = run_simulated(1, numbers, graph, LOOPS[kind])[0]
+    monkeypatch.setattr(recurrence, "FEW_ROWS", few)
+    monkeypatch.setattr(recurrence, "LONG", 1)
+    monkeypatch.setattr(long_rows, "SEGMENT", segment)
+    ran = []
+    monkeypatch.setattr(
+        long_rows.LongRows,
+        "backpropagate",
+        lambda *args, whole=long_rows.LongRows.backpropagate, **keys: (
+            ran.append(1) or whole(*args, **keys)
+        ),
+    )
+    for size in (1, 3):
+        found = run_simulated(size, numbers, graph, LOOPS[kind], ("1d-src", "hash"), "in", "fused")[
+            0
+        ]
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12)
+    assert bool(ran) == (kind != "clipped")
 
 
 class Weighted:

@@ -38,6 +38,7 @@ from graphtheta.ops.edge.backend import edges as edge_lists
 from graphtheta.ops.edge.backend import fused
 from graphtheta.ops.edge.backend.fused import backend_scope
 from graphtheta.ops.edge.codegen import boundary, kernel, registers
+from graphtheta.ops.functions import long_rows, recurrence
 from graphtheta.ops.optimisers.optim import SGD
 from graphtheta.ops.parallel import pool
 
@@ -57,6 +58,9 @@ BOUNDS: dict[str, Any] = {
     "EDGES_PER_BLOCK": edge_lists,
     "SMALLEST": fusion,
     "BUCKET_BYTES": gradient_sum,
+    "FEW_ROWS": recurrence,
+    "LONG": recurrence,
+    "SEGMENT": long_rows,
 }
 
 

@@ -514,13 +514,12 @@ def scope(dtype: str) -> dict[str, Any]:
 
 
 def scalar_scope(dtype: str) -> dict[str, Any]:
-    """The names of fused elementwise loops; the real exponentials are close to those of NumPy."""
+    """The names of loops over single numbers; the real exponentials are close to those of NumPy."""
     kind = np.dtype(dtype).type
     return {
         **{
             name: function.loop(kind, np.exp, np.expm1) if function.loop else function.array
             for name, function in FUNCTIONS.items()
-            if function.lazy
         },
         "np": np,
         "T": kind,
@@ -590,8 +589,8 @@ def run_one(work: Callable[[int], object], most: int) -> None:
 
 @contextmanager
 def running() -> Iterator[None]:
-    """Run kernels of the fused back end, and fused elementwise loops, in the emulator inside the
-    block.
+    """Run kernels of the fused back end, fused elementwise loops, and steps of recurrences in the
+    emulator inside the block.
     """
     changed: list[tuple[Any, str, Any]] = [
         (fused, "compiled", compiled),

@@ -66,6 +66,7 @@ class Pool:
         self.rng = rng
         self.scope = {"gt": eager, **scope}
         self.drawer = drawer
+        self.without = drawer.without
         self.entries: list[Entry] = []
 
     def leaf(self, text: str) -> Entry:
@@ -146,7 +147,7 @@ class Pool:
 
     def grow(self, steps: int) -> None:
         """Draw operations."""
-        names = [name for name in OPERATIONS if name not in self.drawer.without]
+        names = [name for name in OPERATIONS if name not in self.without]
         weights = [OPERATIONS[name][0] for name in names]
         done, tries = 0, 0
         while done < steps and tries < ATTEMPTS * steps:
@@ -1107,6 +1108,13 @@ class Drawer:
             found["EDGES_PER_BLOCK"] = rng.choice((1, 2, 4))
         if rng.random() < 0.4:
             found["STRETCH"] = rng.choice((1, 2, 3))
+        if rng.random() < 0.7:
+            # steps of rows with many messages run in compiled loops, of which there are few here
+            found |= {
+                "LONG": 1,
+                "FEW_ROWS": rng.choice((1, 2, 9)),
+                "SEGMENT": rng.choice((1, 2, 9)),
+            }
         return found
 
     def layer(
@@ -1559,7 +1567,10 @@ class Accumulators:
     def _recurrent(self, message: Entry, depth: int) -> str:
         rng = self.rng
         _, before = self._before(message, smaller=True)
+        # a step takes some rows of some nodes: it knows no other edges, and its draws are its own
+        eager.now.receivers = None
         begin = self._pool(["message"], message=before.value)
+        begin.without |= {"dropped", "dropped_parameter"}
         begin.grow(rng.randrange(2))
         fits = lambda e: prod(e.dims) <= MOST_KEPT and e.value.learned
         first = {"a": begin.pick(fits=fits)}
@@ -1573,6 +1584,7 @@ class Accumulators:
         state = values["a"] if single else values
         leaves = ["message", *map(place, first)]
         more = self._pool(leaves, message=before.value, state=state)
+        more.without = begin.without
         named = dict(zip(first, more.entries[1:], strict=True))
         more.grow(rng.randrange(1, 4))
         following = {
@@ -1583,6 +1595,7 @@ class Accumulators:
             )
             for name, e in named.items()
         }
+        self._at_edges()
         argument, methods = self._order()
         returned = lambda texts: (
             texts[0]
