@@ -33,9 +33,9 @@ REUSES: dict[str, tuple[str, tuple[str, ...], bool]] = {
     "pipegcn": ("global", ("--exchange", "pipegcn:feat_corr=0.9"), False),
     "skip": ("global", ("--exchange", "skip:threshold=0.5", *AUDIT), False),
     "gas": ("cluster", ("--history", "gas", *AUDIT), False),
-    "hec": ("mini", ("--history", "hec:nc=50,cs=200,d=2", *AUDIT), False),
+    "hec": ("mini", ("--history", "hec:nc=50,cs=200,d=2,features=copied", *AUDIT), False),
     "fresh": ("mini", ("--history", "fresh:ls=9", *AUDIT), False),
-    "own hec": ("mini", ("--history", "hec:nc=50,cs=200,features=cached", *OWN, *AUDIT), False),
+    "own hec": ("mini", ("--history", "hec:nc=50,cs=200", *OWN, *AUDIT), False),
     "lru": (
         "mini",
         (*OWN, *STEP, "--feature-cache", "20%", "--cache-policy", "lru", "--macrobatch", "4"),

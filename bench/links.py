@@ -68,11 +68,11 @@ def ways(cache: str) -> dict[str, tuple[str, dict[str, Any]]]:
             "other batches and first layer",
             {"precompute": "yes", **merged, **belady, **ordered},
         ),
-        "hec, features cached": (
+        "hec, features cached": ("old values", {"history": "hec:ls=8", "partitioner": "1d-dst"}),
+        "hec, features copied": (
             "old values",
-            {"history": "hec:features=cached,ls=8", "partitioner": "1d-dst"},
+            {"history": "hec:features=copied,ls=8", "partitioner": "1d-dst"},
         ),
-        "hec, features copied": ("old values", {"history": "hec:ls=8", "partitioner": "1d-dst"}),
     }
 
 

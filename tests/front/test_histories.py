@@ -185,9 +185,9 @@ def test_misses_are_dropped_or_fetched() -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"history": "hec:nc=2,cs=8,ls=4,d=2"},
+        {"history": "hec:nc=2,cs=8,ls=4,d=2,features=copied"},
         {
-            "history": "hec:nc=2,cs=8,ls=4,d=2,features=cached",
+            "history": "hec:nc=2,cs=8,ls=4,d=2",
             "mode": "independent",
             "batch_size": 3,
         },
@@ -209,8 +209,8 @@ OWN: dict[str, Any] = {**HEC, "mode": "independent", "batch_size": 5}
 # the outputs are exact if everything is pushed at once, and all workers compute all their nodes
 PUSHED = (
     NO_LIMITS,
-    f"{NO_LIMITS},features=cached",
-    "hec:cs=-1,ls=0,nc=-1,d=0,miss=fetch,features=cached",
+    f"{NO_LIMITS},features=copied",
+    "hec:cs=-1,ls=0,nc=-1,d=0,miss=fetch",
 )
 
 
@@ -241,7 +241,7 @@ def test_batches_of_each_worker_with_all_nodes_pushed_at_once_have_exact_outputs
 )
 def test_batches_of_one_worker_are_exact(keys: dict[str, Any]) -> None:
     rows = run_simulated(
-        1, fitted, **{**OWN, **keys}, history="hec:features=cached", audit=3, epochs=2
+        1, fitted, **{**OWN, **keys}, history="hec", audit=3, epochs=2
     )[0][0]
     assert max(rows[-1][f"audit_{name}"] for name in ("outputs", "embeddings", "gradients")) < 1e-12
 
@@ -268,7 +268,7 @@ def test_each_target_is_in_one_batch_of_its_worker() -> None:
 def test_a_worker_without_targets_computes_empty_batches() -> None:
     few = GRAPH.with_masks(np.arange(60) < 3)
     losses = run_simulated(
-        3, trained, **OWN, history="hec:features=cached", masters="block", model="sage"
+        3, trained, **OWN, history="hec", masters="block", model="sage"
     )
     assert np.isfinite(losses[0]).all()
     found = run_simulated(
@@ -276,7 +276,7 @@ def test_a_worker_without_targets_computes_empty_batches() -> None:
         fitted,
         **OWN,
         graph=few,
-        history="hec:ls=-1,miss=fetch,features=cached",
+        history="hec:ls=-1,miss=fetch",
         masters="block",
         audit=2,
         epochs=2,
@@ -292,18 +292,18 @@ def test_features_are_cached_without_an_age_and_copies_are_not_needed() -> None:
             "audit": 4,
             "epochs": 4,
             "norm": "batch",
-            "history": f"hec:features=cached{more}",
+            "history": f"hec{more}",
         }
         return run_simulated(3, fitted, **keys)[0][0][-1]
 
     whole = last("")
     assert (
-        max(last(",cs=3")["audit_hit_rate_0"], last(",nc=1")["audit_hit_rate_0"])
+        max(last(":cs=3")["audit_hit_rate_0"], last(":nc=1")["audit_hit_rate_0"])
         < whole["audit_hit_rate_0"]
     )
     assert (
         whole["audit_hit_rate_0"] > whole["audit_hit_rate_1"]
-        and last(",miss=fetch")["audit_outputs"] > 0
+        and last(":miss=fetch")["audit_outputs"] > 0
     )
 
 
@@ -325,7 +325,7 @@ def test_features_are_cached_without_an_age_and_copies_are_not_needed() -> None:
         ({**HEC, "history": "fresh:lines=0"}, "lines is 0"),
         ({**HEC, "history": "fresh", "mode": "independent"}, "needs --mode cooperative"),
         ({**HEC, "history": "fresh", "task": "link"}, "another --task"),
-        ({**HEC, "history": "hec:features=kept"}, "expected copied or cached"),
+        ({**HEC, "history": "hec:features=kept"}, "expected cached or copied"),
         (
             {**HEC, "history": "hec", "mode": "independent", "views_per_step": 3},
             "give a multiple of 2",

@@ -2,7 +2,7 @@
 from a cache.
 
 A worker expands its own targets over its own edges. Nodes of other workers are leaves: the first
-layer reads copies of their features, or a cache of these; later layers read a cache of the values
+layer reads a cache of their features, or copies of these; later layers read a cache of the values
 that their owners have pushed. Workers push what they compute: of each batch and layer, up to ``nc``
 of the nodes that another worker has as mirrors, drawn in proportion to their degrees. No gradient
 flows into cached values.
@@ -59,7 +59,7 @@ from graphtheta.train.reuse.staleness.surroundings import surroundings
 
 KNOBS = "knobs"
 MISSES = ("drop", "fetch")
-KEPT = ("copied", "cached")
+KEPT = ("cached", "copied")
 
 
 class Hec:
@@ -73,8 +73,9 @@ class Hec:
         miss: "drop" leaves out edges from nodes that are not in the cache, "fetch" asks their
             owners for the last value that they have computed, and leaves out edges only if there is
             none.
-        features: "copied" copies the features of mirrors before training, "cached" has a cache of
-            them, as of a layer.
+        features: "cached" has a cache of the features of mirrors, as of a layer: the published
+            form, in which a worker holds features of its own nodes only. "copied" copies those of
+            mirrors before training.
 
     Raises:
         ConfigError: An option is out of range.
@@ -95,7 +96,7 @@ class Hec:
         nc: int = 2000,
         d: int = 1,
         miss: str = "drop",
-        features: str = "copied",
+        features: str = "cached",
     ):
         check_limits(self.name, {"cs": (cs, 1), "ls": (ls, 0), "nc": (nc, 1)})
         if d < 0:
