@@ -90,6 +90,11 @@ def _as_integers(x: np.ndarray) -> np.ndarray:
     return np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
 
 
+def groups_of_size(n: int, size: int, drop_last: bool) -> int:
+    """Number of groups of ``size`` among n items, with or without a last, smaller one."""
+    return n // size if drop_last else -(-n // size)
+
+
 class BatchOrder:
     """Batches of targets, in another order each epoch. A target that has several positions in a
     batch is in it once.
@@ -100,21 +105,26 @@ class BatchOrder:
         batch_size: Targets of a batch over all workers; the last one may be smaller.
         shuffle: Seed by which the batches are shuffled as wholes in every epoch; None to leave them
             in the order of the positions.
+        drop_last: Leave out the last batch if it is smaller; its targets are those of the last
+            positions.
+
+    Attributes:
+        n_batches: Batches of an epoch.
     """
 
     def __init__(
-        self, positions: Positions, n_targets: int, batch_size: int, shuffle: int | None = None
+        self,
+        positions: Positions,
+        n_targets: int,
+        batch_size: int,
+        shuffle: int | None = None,
+        drop_last: bool = False,
     ):
         self._positions = positions
-        self._n = n_targets
         self._size = batch_size
         self._shuffle = shuffle
+        self.n_batches = groups_of_size(n_targets, batch_size, drop_last)
         self._epoch: tuple[int, np.ndarray, np.ndarray] | None = None
-
-    @property
-    def n_batches(self) -> int:
-        """Batches of an epoch."""
-        return -(-self._n // self._size)
 
     def begin(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """This worker's targets in the order of their batches, and the batch of each, [n] int64.
@@ -129,6 +139,8 @@ class BatchOrder:
                 else (np.arange(len(positions)), positions)
             )
             batch = position // self._size
+            kept = batch < self.n_batches
+            target, batch = target[kept], batch[kept]
             if self._shuffle is not None:
                 batch = Permutation(
                     key(self._shuffle, Purpose.BATCH, epoch), self.n_batches

@@ -24,7 +24,7 @@ from ..view.expand import Frame, all_passes, induced, k_hop_nodes, k_hop_view
 from ..view.hop import Layers, depth, hops
 from ..view.view import GraphView, global_view
 from .neighbourhoods import Searched, neighbourhoods
-from .order import BatchOrder, Order, RandomOrder, TimeOrder
+from .order import BatchOrder, Order, RandomOrder, TimeOrder, groups_of_size
 from .task import NodeTask, Seeds, Task
 
 # a batch size is adapted to a number of nodes by measuring some batches, a few times; a change by a
@@ -173,6 +173,24 @@ class GlobalBatch(Strategy):
         return self._view
 
 
+def check_batches(n: int, there: str, size: str) -> None:
+    """Refuse to leave out the only batch of an epoch.
+
+    Args:
+        n: Batches of an epoch without the last, smaller one.
+        there: What there is to make batches of.
+        size: Key and value of the size of a batch.
+
+    Raises:
+        ConfigError: There is no batch.
+    """
+    if n < 1:
+        raise ConfigError(
+            f"drop_last leaves out the only batch of an epoch, since {size} is more than the"
+            f" {there}; give a smaller {size.partition('=')[0]}, or leave drop_last off"
+        )
+
+
 class MiniBatch(Strategy):
     """Batches of targets with their k-hop neighbourhoods, complete or sampled.
 
@@ -183,6 +201,11 @@ class MiniBatch(Strategy):
             view holds about this many nodes over all workers.
         order: The order of targets; None for a random one, or of targets with times for random
             batches of consecutive targets.
+        drop_last: Leave out the last batch of an epoch if it has fewer targets.
+
+    Raises:
+        ConfigError: An argument is out of range, ``drop_last`` leaves out the only batch, or the
+            sampler does not fit the model or the targets.
 
     Attributes:
         batch_size: Targets per batch, the same for the whole run.
@@ -201,6 +224,7 @@ class MiniBatch(Strategy):
         sampler: Sampler | None = None,
         vertex_limit: int = 0,
         order: Order | None = None,
+        drop_last: bool = False,
     ):
         super().__init__(partition, layers, task, seed)
         if batch_size < 1:
@@ -229,9 +253,16 @@ class MiniBatch(Strategy):
             partition, task, seed
         )
 
-        def batches(size: int) -> BatchOrder:
-            return BatchOrder(positions, task.n_targets, size, seed if by_time else None)
+        def batches(size: int, drop_last: bool = False) -> BatchOrder:
+            return BatchOrder(
+                positions=positions,
+                n_targets=task.n_targets,
+                batch_size=size,
+                shuffle=seed if by_time else None,
+                drop_last=drop_last,
+            )
 
+        # batches that are measured may be smaller than a first guess of their size
         self._order = batches(batch_size)
         self.batch_size = batch_size
         for _ in range(MOST_ROUNDS if vertex_limit else 0):
@@ -242,6 +273,11 @@ class MiniBatch(Strategy):
                 break
             self._order = batches(wanted)
             self.batch_size = wanted
+        if drop_last:
+            self._order = batches(self.batch_size, drop_last)
+            check_batches(
+                self._order.n_batches, f"{task.n_targets} targets", f"batch_size={self.batch_size}"
+            )
 
     def _nodes(self) -> float:
         """Mean number of nodes, over all workers, of the first full batches of the first epoch.
@@ -317,9 +353,10 @@ class ClusterBatch(Strategy):
             batch, so that layers normalise by batch (Cluster-GCN).
         diagonal: Self loops weigh 1 + diagonal times as much (the diagonal enhancement of
             Cluster-GCN).
+        drop_last: Leave out the last batch of an epoch if it has fewer clusters.
 
     Raises:
-        ConfigError: An option is out of range.
+        ConfigError: An option is out of range, or ``drop_last`` leaves out the only batch.
         DataError: No cluster holds a training target.
 
     Source: Cluster-GCN, https://arxiv.org/abs/1905.07953
@@ -339,6 +376,7 @@ class ClusterBatch(Strategy):
         boundary_hops: int = 0,
         degrees: str = "graph",
         diagonal: float = 0.0,
+        drop_last: bool = False,
     ):
         super().__init__(partition, layers, task, seed)
         if boundary_hops not in (0, 1, 2):
@@ -367,10 +405,17 @@ class ClusterBatch(Strategy):
                 f"clusters_per_batch: got {per_batch}, expected 1 to {n}, the number of clusters"
             )
         self.per_batch = per_batch
+        self._n_batches = groups_of_size(len(self._useful), per_batch, drop_last)
+        if drop_last:
+            check_batches(
+                self._n_batches,
+                f"{len(self._useful)} clusters with targets",
+                f"clusters_per_batch={per_batch}",
+            )
 
     @property
     def steps_per_epoch(self) -> int:
-        return -(-len(self._useful) // self.per_batch)
+        return self._n_batches
 
     def chosen(self, epoch: int, i: int) -> np.ndarray:
         """Clusters of a batch, ascending."""

@@ -56,6 +56,8 @@ def shortened(job: Job) -> Job:
         "resume": False,
         "split_index": 0,
     }
+    if job.drop_last:
+        changes["drop_last"] = False
     # a sampler without fanout chooses the nodes of a batch itself
     if job.strategy == "mini" and (job.fanout or job.is_default("sampler")):
         changes |= {"batch_size": BATCH, "vertex_limit": 0}

@@ -240,9 +240,7 @@ def test_batches_of_each_worker_with_all_nodes_pushed_at_once_have_exact_outputs
     "keys", [{"norm": "batch"}, {"fanout": "3,2,2", "jumping": "concat"}], ids=str
 )
 def test_batches_of_one_worker_are_exact(keys: dict[str, Any]) -> None:
-    rows = run_simulated(
-        1, fitted, **{**OWN, **keys}, history="hec", audit=3, epochs=2
-    )[0][0]
+    rows = run_simulated(1, fitted, **{**OWN, **keys}, history="hec", audit=3, epochs=2)[0][0]
     assert max(rows[-1][f"audit_{name}"] for name in ("outputs", "embeddings", "gradients")) < 1e-12
 
 
@@ -267,9 +265,7 @@ def test_each_target_is_in_one_batch_of_its_worker() -> None:
 
 def test_a_worker_without_targets_computes_empty_batches() -> None:
     few = GRAPH.with_masks(np.arange(60) < 3)
-    losses = run_simulated(
-        3, trained, **OWN, history="hec", masters="block", model="sage"
-    )
+    losses = run_simulated(3, trained, **OWN, history="hec", masters="block", model="sage")
     assert np.isfinite(losses[0]).all()
     found = run_simulated(
         3,

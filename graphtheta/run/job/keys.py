@@ -79,6 +79,7 @@ OF_TRAINING = frozenset(
         "strategy",
         "batch_size",
         "vertex_limit",
+        "drop_last",
         "order",
         "clusters",
         "clusters_per_batch",
@@ -201,6 +202,9 @@ class StrategyKeys(Options):
     batch and their neighbourhoods are about this many nodes, summed over all workers; 0 keeps the
     batch size.
     """
+    drop_last: Annotated[bool, OnlyWith("strategy", ("mini", "cluster"))] = False
+    """Leave out the last mini-batch of an epoch if it has fewer targets than the others, or fewer
+    clusters with strategy=cluster."""
     order: Annotated[str, MINI, NO_HISTORY] = "random"
     """Order of the targets of an epoch: random, with sampler=temporal and edges, links or triples
     in batches of about one time; batches of targets that are near each other

@@ -11,9 +11,11 @@ from zlib import crc32
 import numpy as np
 
 from graphtheta.base.arguments import checked
+from graphtheta.base.described import name_and_options
 from graphtheta.base.logger import start_logging
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.runtime.start import start
+from graphtheta.engine.sampling.node_set import is_node_set
 from graphtheta.engine.strategy.neighbourhoods import neighbourhoods
 from graphtheta.engine.strategy.shares import SharedBatch
 from graphtheta.engine.strategy.strategy import MiniBatch, Strategy
@@ -28,6 +30,7 @@ from graphtheta.run.agreement.digest import graph_digests
 from graphtheta.run.agreement.ranks import check_arguments, check_graphs, check_jobs
 from graphtheta.run.dividing import choose_pair, divide
 from graphtheta.run.job.job import Job
+from graphtheta.samplers.registry import SAMPLERS
 from graphtheta.train.loader.batch import Fields
 from graphtheta.train.loader.forms import form_of
 from graphtheta.train.loader.prefetch import Prefetch
@@ -127,7 +130,7 @@ class Loader:
                 )
         if prefetch < 0:
             raise ConfigError(f"prefetch: got {prefetch}, expected at least 0")
-        job = _job(keys)
+        job = _job(keys, drop_last)
         if not job.is_default("log_level"):
             start_logging(job.log_level, comm.rank, comm.size)
         check_jobs(job, comm)
@@ -186,9 +189,11 @@ class Loader:
             ahead=self.reuse.macrobatches,
         )
         self._prefetch = prefetch if comm.takes_threads else 0
-        self._views = (
-            self._complete(mode == "cooperative") if drop_last else strategy.steps_per_epoch
-        )
+        self._views = strategy.steps_per_epoch
+        if drop_last:
+            self._views -= self._views % comm.size
+            with comm.agreed():
+                self._check_views()
         self.epoch = 0
         self._step = 0
         self._next = (0, 0)
@@ -208,14 +213,19 @@ class Loader:
             )
         return SharedBatch(self._batches) if self.comm.size > 1 else self._batches
 
-    def _complete(self, cooperative: bool) -> int:
-        """Number of the views of an epoch that ``drop_last`` leaves."""
-        batches = self._batches
-        full = batches.steps_per_epoch
-        if isinstance(batches, MiniBatch) and batches.task.n_targets % batches.batch_size:
-            full -= 1
-        size = self.comm.size
-        return full * size if cooperative else full // size * size
+    def _check_views(self) -> None:
+        """Refuse ``drop_last`` if it leaves no step.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        n = self._batches.steps_per_epoch
+        if not self._views:
+            raise ConfigError(
+                f"drop_last leaves out the only step of an epoch, which has {n} of the"
+                f" {self.comm.size} batches of mode='independent'; give a smaller batch_size, fewer"
+                " workers, or leave drop_last off"
+            )
 
     def __len__(self) -> int:
         """Steps of an epoch, on every worker."""
@@ -338,8 +348,12 @@ class Loader:
         return self._form(self._fields.batch(view, np.argsort(np.argsort(numbers))))
 
 
-def _job(keys: Mapping[str, Any]) -> Job:
+def _job(keys: Mapping[str, Any], drop_last: bool) -> Job:
     """The job of a loader.
+
+    Args:
+        keys: Keys of the job.
+        drop_last: That of the loader; samplers of node sets have no smaller batch.
 
     Raises:
         ConfigError: A key is unknown, is not read, or has a value that is not allowed.
@@ -352,6 +366,8 @@ def _job(keys: Mapping[str, Any]) -> Job:
     hops = _n_hops(keys.get("fanout", ()))
     # in both modes a worker has the whole of its batch, and fetches the features
     job = Job(**{"strategy": "mini", **keys, "mode": "independent", "layers": max(hops, 1)})
+    if drop_last and not is_node_set(SAMPLERS.find(name_and_options(job.sampler)[0])):
+        job = job.change(drop_last=True)
     if job.strategy not in STRATEGIES:
         raise ConfigError(
             f"strategy={job.strategy} has no meaning for gt.Loader; choose from"

@@ -35,7 +35,16 @@ from graphtheta.train.reuse.staleness.stale_batch import StaleBatch
 
 # keys that have no meaning where a sampler chooses the nodes of a batch
 NO_NODE_SETS = frozenset(
-    {"batch_size", "vertex_limit", "fanout", "replace", "share_sample", "precompute", "order"}
+    {
+        "batch_size",
+        "vertex_limit",
+        "drop_last",
+        "fanout",
+        "replace",
+        "share_sample",
+        "precompute",
+        "order",
+    }
 )
 # arguments that every strategy is given
 GIVEN = ("partition", "layers", "task", "seed")
@@ -154,7 +163,11 @@ def _mini(job: Job, graph: Graph, layers: Layers, task: Task, precomputed: bool)
                 " chooses nodes; choose another --sampler, or drop --history"
             )
         return NodeSetBatch, {"sampler": sampler}
-    arguments = {"batch_size": job.batch_size or task.n_targets, "sampler": sampler}
+    arguments = {
+        "batch_size": job.batch_size or task.n_targets,
+        "sampler": sampler,
+        "drop_last": job.drop_last,
+    }
     if history is not None:
         mode = {"independent": True} if job.mode == "independent" else {}
         return history.open, {**arguments, **mode}
@@ -165,7 +178,10 @@ def _mini(job: Job, graph: Graph, layers: Layers, task: Task, precomputed: bool)
 
 def _cluster(job: Job) -> Making:
     history = _history(job)
-    arguments: dict[str, Any] = {"per_batch": job.clusters_per_batch}
+    arguments: dict[str, Any] = {
+        "per_batch": job.clusters_per_batch,
+        "drop_last": job.drop_last,
+    }
     if history is not None:
         return history.open, arguments
     keys = ("boundary_hops", "degrees", "diagonal")

@@ -81,7 +81,7 @@ class FreshBatch(MiniBatch, HistoryBatches):
 
     Args:
         policy: Share, age and size.
-        batch_size, sampler: As for ``MiniBatch``.
+        batch_size, sampler, drop_last: As for ``MiniBatch``.
 
     Raises:
         ConfigError: The targets are not nodes, or the sampler limits edges by time.
@@ -99,9 +99,18 @@ class FreshBatch(MiniBatch, HistoryBatches):
         policy: Fresh,
         batch_size: int,
         sampler: Sampler | None = None,
+        drop_last: bool = False,
     ):
         check_targets(Fresh.name, task, sampler)
-        super().__init__(partition, layers, task, seed, batch_size=batch_size, sampler=sampler)
+        super().__init__(
+            partition,
+            layers,
+            task,
+            seed,
+            batch_size=batch_size,
+            sampler=sampler,
+            drop_last=drop_last,
+        )
         n = partition.n_masters
         self.share = policy.share
         self._ls = policy.ls

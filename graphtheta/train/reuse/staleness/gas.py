@@ -78,7 +78,7 @@ class GasBatch(ClusterBatch, HistoryBatches):
     node is computed once an epoch.
 
     Args:
-        clusters, per_batch: As for ``ClusterBatch``.
+        clusters, per_batch, drop_last: As for ``ClusterBatch``.
         n_hops: ``Gas.hops``.
 
     Raises:
@@ -100,8 +100,17 @@ class GasBatch(ClusterBatch, HistoryBatches):
         clusters: np.ndarray,
         per_batch: int = 1,
         n_hops: int = 0,
+        drop_last: bool = False,
     ):
-        super().__init__(partition, layers, task, seed, clusters=clusters, per_batch=per_batch)
+        super().__init__(
+            partition,
+            layers,
+            task,
+            seed,
+            clusters=clusters,
+            per_batch=per_batch,
+            drop_last=drop_last,
+        )
         check_targets(Gas.name, task)
         self.hops = min(n_hops, max(depth(layers) - 1, 0))
         self._others = np.setdiff1d(np.arange(self._n_clusters), self._useful)

@@ -140,8 +140,8 @@ class HecBatch(MiniBatch, HistoryBatches):
 
     Args:
         policy: Sizes and limits.
-        batch_size, sampler: As for ``MiniBatch``; in independent mode the size is that of a batch
-            of one worker.
+        batch_size, sampler, drop_last: As for ``MiniBatch``; in independent mode they are about
+            the batches of one worker, see ``own_batches``.
         independent: Whether each worker has batches of its own, of which view i of an epoch belongs
             to worker i % n of n.
 
@@ -161,6 +161,7 @@ class HecBatch(MiniBatch, HistoryBatches):
         batch_size: int,
         sampler: Sampler | None = None,
         independent: bool = False,
+        drop_last: bool = False,
     ):
         check_targets(Hec.name, task, sampler)
         check_senders(partition, layers, "history=hec")
@@ -178,13 +179,20 @@ class HecBatch(MiniBatch, HistoryBatches):
             seed,
             batch_size=batch_size,
             sampler=sampler,
+            drop_last=drop_last and not independent,
         )
         self._whole = partition
         self._supersteps = hops(layers)
         self.alone = independent
         self._width = partition.halo_comm.size if independent else 1
         if independent:
-            self._order = own_batches(partition, len(task.ids), batch_size, seed)
+            self._order = own_batches(
+                partition=partition,
+                n_targets=len(task.ids),
+                batch_size=batch_size,
+                seed=seed,
+                drop_last=drop_last,
+            )
         sending = [
             relation.served(reverse)[0]
             for relation, reverse in all_passes(partition, self._supersteps).values()
