@@ -39,14 +39,21 @@ class LayerWiseSampler(VertexSampler):
         sample = Sample(
             [_sent_by(c, y[index]) for c, index in zip(edges, graph.index, strict=True)]
         )
-        return normalised(frontier, sample) if self.normalise else sample
+        return normalised(frontier, sample) if self.rescales else sample
+
+    @property
+    def rescales(self) -> bool:
+        """Whether the importance weights of each node are rescaled to sum to the number of its
+        edges.
+        """
+        return self.normalise
 
     @abstractmethod
     def inverse_probability(
         self, graph: Bipartite, p: np.ndarray, r: np.ndarray, n: int
     ) -> np.ndarray:
-        """One divided by the probability of each chosen sender, [senders.n] float64; infinity for
-        those that are not chosen.
+        """The importance weight of each chosen sender, [senders.n] float64: one divided by its
+        probability; infinity for those that are not chosen.
 
         Args:
             graph: The edges.

@@ -4,6 +4,8 @@ ranks.
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import graphs
 import numpy as np
 import pytest
@@ -16,6 +18,8 @@ from graphtheta.samplers.pladies import PladiesSampler
 KINDS = [
     (LadiesSampler, {}),
     (LadiesSampler, {"weight": "weight", "normalise": True}),
+    (LadiesSampler, {"weights": "published"}),
+    (LadiesSampler, {"weights": "published", "weight": "weight", "layer_dependency": True}),
     (PladiesSampler, {}),
     (PladiesSampler, {"skip": True, "kappa": 3}),
 ]
@@ -104,6 +108,56 @@ def test_ladies_draws_in_proportion_to_importance():
     assert abs(chi_square - some.sum() + 1) < 4 * np.sqrt(2 * some.sum())
 
 
+def published(graph, chosen):
+    """The published estimate from some vertices: by edge of the graph, the entry of D^-1 Q P S
+    times the degree of the row, 0 for edges from other vertices.
+    """
+    p = importance(graph) / importance(graph).sum()
+    degree = np.bincount(graph.dst, minlength=graph.n_nodes)
+    entries = np.where(
+        np.isin(graph.src, chosen), 1 / degree[graph.dst] / (len(chosen) * p[graph.src]), 0
+    )
+    rows = np.bincount(graph.dst, entries, graph.n_nodes)
+    return entries / np.where(rows > 0, rows, 1)[graph.dst] * degree[graph.dst]
+
+
+@pytest.mark.parametrize("options", [{}, {"normalise": True}, {"kappa": 2, "mega_batch": True}])
+def test_published_weights_are_those_of_the_paper(options):
+    sampler = LadiesSampler((6,), 5, weights="published", **options)
+    (found,) = sample(sampler, 3, ("vertex-cut", "hash"))
+    (usual,) = sample(LadiesSampler((6,), 5, **options), 2)
+    assert found.keys() == usual.keys()
+    expected = published(GRAPH, sources(GRAPH, found))
+    for (edge, _), weight in found.items():
+        np.testing.assert_allclose(weight, expected[edge], rtol=1e-9)
+
+
+def test_published_weights_have_the_expectation_of_the_published_program():
+    # vertices are drawn one after another in proportion to p among those that are left
+    p = importance(GRAPH) / importance(GRAPH).sum()
+    expected = np.zeros(GRAPH.n_edges)
+    for pair in permutations(np.flatnonzero(p).tolist(), 2):
+        chance = p[pair[0]] * p[pair[1]] / (1 - p[pair[0]])
+        expected += chance * published(GRAPH, pair)
+    steps = 1500
+    found = averages(GRAPH, LadiesSampler((2,), 3, weights="published"), range(20), steps)
+    error = found.std(axis=0) / np.sqrt(steps)
+    off = np.abs(found.mean(axis=0) - expected)
+    assert (off <= 4 * error + 1e-9).all()
+    # which is not that of unbiased sums
+    assert (np.abs(expected - 1) > 4 * error).any()
+
+
+def test_published_weights_differ_where_all_vertices_are_kept():
+    (found,) = sample(LadiesSampler((100,), weights="published"), 2)
+    expected = published(GRAPH, np.unique(GRAPH.src))
+    np.testing.assert_allclose(
+        [found[edge, False] for edge in range(GRAPH.n_edges)], expected, rtol=1e-9
+    )
+    (found,) = sample(LadiesSampler((-1,), weights="published"), 2)
+    assert set(found.values()) == {1.0}
+
+
 @pytest.mark.parametrize("made", [LadiesSampler, PladiesSampler])
 def test_few_candidates_are_all_kept(made):
     for n in (100, -1):
@@ -145,6 +199,11 @@ def test_odd_graphs(name):
             graph=graph,
         )
         assert same_sample(found, first)
+
+
+def test_unknown_weights():
+    with pytest.raises(ConfigError, match=r"got 'publishd', expected inverse or published \(did"):
+        LadiesSampler((2,), weights="publishd")
 
 
 def test_bad_fanouts():

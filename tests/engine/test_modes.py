@@ -89,7 +89,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "by time": {"model": "sage", "sampler": "temporal", **SAMPLED},
     "of few sources": {"model": "sage", "sampler": "labor:kappa=4,iterations=1", **SAMPLED},
-    "sources per hop": {"model": "gcn", "sampler": "ladies:normalise=yes", "fanout": "6,9"},
+    "sources per hop": {"model": "gcn", "sampler": "ladies:weights=published", "fanout": "6,9"},
     "node sets": {
         "model": "gcn",
         "batch_size": 0,

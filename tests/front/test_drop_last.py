@@ -188,7 +188,7 @@ def test_a_resumed_run_has_the_numbers_of_one_that_was_not_interrupted(tmp_path:
     found = run_simulated(3, fitted, tmp_path / "parts", epochs=3)[0]
     np.testing.assert_allclose(found[1], whole[1], rtol=1e-9, atol=1e-12)
     assert [row["step"] for row in found[0]] == [row["step"] for row in whole[0]] == [2, 4, 6]
-    with pytest.raises(ConfigError, match="drop_last=false, but the run in .* has drop_last=true"):
+    with pytest.raises(ConfigError, match=r"drop_last=false, but the run in .* has drop_last=true"):
         gt.Trainer(
             graph=GRAPH, **{**KEYS, "out": str(tmp_path / "parts"), "resume": True, "epochs": 4}
         ).fit()

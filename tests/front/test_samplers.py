@@ -42,6 +42,7 @@ CASES = {
     "labor:iterations=1,weight=weight": {"direction": "both"},
     "labor:star=yes,normalise=yes": {"views_in_flight": 3},
     "ladies:weight=weight": {"fanout": "8", "views_in_flight": 2},
+    "ladies:weights=published": {"fanout": "8"},
     "pladies:skip=yes,mask=part,kappa=2": {"fanout": "8"},
     "saint_node:budget=20": {"model": "gcn"},
     "saint_node:budget=30,probability=norm": {"model": "gat", "heads": 2},

@@ -222,9 +222,10 @@ class StrategyKeys(Options):
     target (time, target_time, strategy), per_relation from the edges of each relation (of);
     mask=COLUMN limits each to some edges. saint_node, saint_edge, saint_walk and saint_frontier
     choose the nodes of a batch as GraphSAINT does, without --batch-size and --fanout. labor
-    (iterations, star, sequential) draws vertices, for fewer rows per batch; ladies and pladies
-    (skip) choose --fanout vertices per hop; all three take weight, normalise, kappa, mega_batch and
-    layer_dependency. Give your own as FILE.py:Class. Options follow as :name=value,...
+    (iterations, star, sequential) draws vertices, for fewer rows per batch; ladies (weights) and
+    pladies (skip) choose --fanout vertices per hop; all three take weight, normalise, kappa,
+    mega_batch and layer_dependency. Give your own as FILE.py:Class. Options follow as
+    :name=value,...
     """
     replace: Annotated[bool, MINI, SAMPLING] = False
     """Sample with replacement."""
