@@ -104,9 +104,7 @@ def measured(
     """Hit rates and pushed bytes."""
     lines = options["cs"] if options["cs"] < 0 else max(options["cs"] * mirrors // 100, 1)
     text = ",".join(f"{name}={value}" for name, value in {**options, "cs": lines}.items())
-    one = gt.Trainer(
-        graph=graph, comm=comm, **JOB, batch_size=targets, history=f"hec:{text}"
-    )
+    one = gt.Trainer(graph=graph, comm=comm, **JOB, batch_size=targets, history=f"hec:{text}")
     strategy = one.strategy
     pushed = np.zeros(len(WIDTHS))
     push = one.strategy._link.push
