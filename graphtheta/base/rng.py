@@ -32,6 +32,7 @@ class Purpose(IntEnum):
     CHECK = 9
     HALO = 10
     EMBEDDING = 11
+    EVALUATION = 12
 
 
 def _mix_int(x: int) -> int:

@@ -93,8 +93,15 @@ def train_all(job: Job, comm: Comm) -> None:
                 "means of f1, auc and average_precision mix both; choose one with --positive"
             )
         say_positive(", ".join(positive))
-        record = {"seeds": job.seeds, "metrics": values, "ranks": comm.size}
-        write_json(job.folder / RESULT_FILE, record | as_entry(", ".join(positive)), "the results")
+        say_sampled(job)
+        record = {
+            "seeds": job.seeds,
+            "metrics": values,
+            "ranks": comm.size,
+            **as_entry(", ".join(positive)),
+            **job.evaluation_entry,
+        }
+        write_json(job.folder / RESULT_FILE, record, "the results")
 
 
 def check_startable(jobs: list[Job], comm: Comm) -> None:
@@ -157,6 +164,7 @@ def train_once(job: Job, comm: Comm) -> Result:
     say_on_first(comm, *lines, best)
     if comm.rank == 0:
         say_positive(result.positive)
+        say_sampled(job)
     return result
 
 
@@ -192,6 +200,7 @@ def _outcome(trainer: graphtheta.Trainer, result: Result) -> tuple[dict[str, Any
         "seconds": result.seconds,
         "ranks": trainer.comm.size,
         **as_entry(result.positive),
+        **trainer.job.evaluation_entry,
     }
     lines = []
     modes = trainer.setup.modes
@@ -283,6 +292,7 @@ def evaluate(argv: list[str]) -> int:
                 )
             )
             say_positive(trainer.positive)
+            say_sampled(job)
         if options.classes:
             report = trainer.class_report()
             for split in scores if comm.rank == 0 else ():
@@ -518,6 +528,12 @@ def say_positive(name: str) -> None:
     """Print which class f1, auc and average precision are about; nothing without two classes."""
     if name:
         say(f"positive class: {name}")
+
+
+def say_sampled(job: Job) -> None:
+    """Print that metrics are those of sampled neighbourhoods; nothing if they are exact."""
+    for numbers in job.evaluation_entry.values():
+        say(f"metrics are of sampled neighbourhoods, eval_fanout={numbers}")
 
 
 def as_entry(positive: str) -> dict[str, str]:

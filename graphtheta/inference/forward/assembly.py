@@ -19,6 +19,7 @@ from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.store.table import EmbeddingTable
 from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.train.table import LearnedTable
+from graphtheta.engine.view.hop import depth
 from graphtheta.graph.data.graph import Graph
 from graphtheta.inference.forward.limited import Limited, limited
 from graphtheta.inference.forward.self_loops import check_loops, with_loops
@@ -29,7 +30,9 @@ from graphtheta.run.embeddings.setup import with_embedding
 from graphtheta.run.job.job import Job
 from graphtheta.samplers.hidden import check_times, hidden_by
 from graphtheta.tasks.evaluation.evaluate import Evaluator
+from graphtheta.tasks.evaluation.sampled import SampledViews, evaluation_sampler
 from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
+from graphtheta.tasks.kinds.timed import timed_sampler
 
 # makes the model for a graph, as the kind of task has taken it
 Make = Callable[[Graph, TaskKind], Model]
@@ -178,9 +181,33 @@ class Assembly:
         Collective: all ranks of comm.
         """
         evaluator = self.kind.evaluator(self.partition, self.probe.layers, task)
+        evaluator.sampled = self._sampled()
+        if evaluator.past is not None:
+            evaluator.past.sampled = evaluator.sampled
         limit = limited(self.job, self.partition, self.probe)
         evaluator.by_blocks = None if limit is None else limit.outputs
         return evaluator, limit
+
+    def _sampled(self) -> SampledViews | None:
+        """Views of sampled neighbourhoods for metrics; None if these are exact.
+
+        Collective: all ranks of comm.
+        """
+        job = self.job
+        if not job.evaluation_sampled:
+            return None
+        layers = self.probe.layers
+        n = depth(layers)
+        # the hop of a stored total is not sampled
+        stored = self.saving is not None
+        sampler = evaluation_sampler(
+            fanouts=job.fanouts(n + stored, "eval_fanout")[:n][::-1],
+            seed=job.seed,
+            repeats=job.replace,
+            shared=job.share_sample,
+            timed=timed_sampler(job),
+        )
+        return SampledViews(self.partition, layers, sampler)
 
 
 def assemble(prepared: Prepared, comm: Comm, purpose: Purpose) -> Assembly:

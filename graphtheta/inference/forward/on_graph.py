@@ -38,9 +38,11 @@ class ModelOnGraph:
     Attributes:
         setup: As the argument.
         job, comm, model, partition, probe: Those of the setup.
+        epoch: Epochs that the weights were trained for, by which a sampled evaluation draws.
     """
 
     setup: Measured
+    epoch = 0
 
     def __init__(self, setup: Measured, unlabelled: str = ""):
         self.setup = setup
@@ -65,7 +67,7 @@ class ModelOnGraph:
 
     @np.errstate(**QUIET)
     def measure(self) -> dict[str, float]:
-        """Metrics of all splits.
+        """Metrics of all splits; of sampled neighbourhoods if the job has ``eval_fanout``.
 
         Raises:
             DataError: The graph has no labels; on all ranks together.
@@ -73,8 +75,9 @@ class ModelOnGraph:
         Collective: all ranks.
         """
         self._check_labels()
-        with self.comm.ledger.stage("evaluate"), self.setup.scope():
-            return self.setup.evaluator.metrics(self.model)
+        evaluator = self.setup.evaluator
+        with self.comm.ledger.stage("evaluate"), self.setup.scope(), evaluator.at(self.epoch):
+            return evaluator.metrics(self.model)
 
     @checked
     def evaluate(self, split: str = "test") -> dict[str, float]:
@@ -100,8 +103,9 @@ class ModelOnGraph:
         Collective: all ranks.
         """
         self._check_labels()
-        with self.comm.ledger.stage("evaluate"), self.setup.scope():
-            decisions = self.setup.evaluator.decisions(self.model)
+        evaluator = self.setup.evaluator
+        with self.comm.ledger.stage("evaluate"), self.setup.scope(), evaluator.at(self.epoch):
+            decisions = evaluator.decisions(self.model)
             return ClassReport.of(decisions, self.setup.kind.class_names, self.positive)
 
     @property

@@ -97,6 +97,7 @@ class Inference(ModelOnGraph):
             Measured(**vars(assembly), evaluator=evaluator, limit=limit),
             _unlabelled(given, prepared.kind),
         )
+        self.epoch = trained.epoch
         self._trained = trained
         self._arrays = {name: x for name, x in arrays.items() if name not in rest}
 

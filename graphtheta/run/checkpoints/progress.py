@@ -26,6 +26,8 @@ class Result:
         seconds: Time spent training.
         positive: Name of the positive class, that f1, auc and average_precision are about; empty if
             there are not two classes.
+        eval_fanout: Numbers of neighbours of the sampled neighbourhoods that metrics are about;
+            empty for exact metrics.
     """
 
     best_epoch: int = 0
@@ -33,6 +35,7 @@ class Result:
     history: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     positive: str = ""
+    eval_fanout: str = ""
 
 
 class Progress(BaseModel):
@@ -145,14 +148,15 @@ class Progress(BaseModel):
             update={"losses": self.losses.copy(), "history": self.history.copy()}
         )
 
-    def result(self, positive: str = "") -> Result:
-        """The result of the run; ``positive`` is the name of the positive class."""
+    def result(self, positive: str = "", eval_fanout: str = "") -> Result:
+        """The result of the run; for the arguments see there."""
         return Result(
             best_epoch=self.best_epoch,
             metrics=self.metrics,
             history=self.history,
             seconds=self.seconds,
             positive=positive,
+            eval_fanout=eval_fanout,
         )
 
 

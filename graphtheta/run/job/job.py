@@ -44,6 +44,7 @@ from graphtheta.tasks.kinds.imbalance import WEIGHTS, is_number, numbers_of
 from graphtheta.tasks.kinds.registry import TASKS, readers
 
 ALL_NEIGHBOURS, SAMPLED = -1, range(1, 1 << 16)
+FANOUTS = ("fanout", "eval_fanout")
 # in bits; longer integers may not convert to float
 LONGEST_INTEGER = 64
 
@@ -109,7 +110,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             f"expected {words.get(field.annotation, 'another value')}, not true or false"
         )
 
-    @field_validator("fanout", mode="before")
+    @field_validator("fanout", "eval_fanout", mode="before")
     @classmethod
     def _read_fanout(cls, value: Any) -> Any:
         items = (
@@ -128,6 +129,12 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
                 "expected numbers of at least 1, or all, separated by commas, such as 10,10"
             )
         return tuple(int(item) for item in items)
+
+    @field_validator("eval_fanout")
+    @classmethod
+    def _exact_evaluation(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        # so that a run's sampled evaluation can be turned off again
+        return () if value == (ALL_NEIGHBOURS,) else value
 
     @field_validator("macrobatch", mode="before")
     @classmethod
@@ -224,11 +231,13 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
                     f"{key}: got {getattr(self, key)}, expected at most {LARGEST_NUMBER}"
                 )
         check(self, all_rules(Job.model_fields, {} if ":" in self.task else readers()))
-        if len(self.fanout) not in (0, 1, self.layers) and ":" not in self.model:
-            raise ConfigError(
-                f"fanout={self.as_text('fanout')} has {len(self.fanout)} numbers and"
-                f" layers={self.layers}; give one for each"
-            )
+        for key in FANOUTS:
+            numbers = getattr(self, key)
+            if len(numbers) not in (0, 1, self.layers) and ":" not in self.model:
+                raise ConfigError(
+                    f"{key}={self.as_text(key)} has {len(numbers)} numbers and"
+                    f" layers={self.layers}; give one for each"
+                )
         if self.macrobatch != "auto" and self.fetch_batch > int(self.macrobatch):
             raise ConfigError(
                 f"fetch_batch={self.fetch_batch} is more than macrobatch={self.macrobatch}; raise"
@@ -291,24 +300,41 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         """Views whose gradients are summed for an update, on so many workers."""
         return self.views_per_step or (size if self.mode == "independent" else 1)
 
-    def fanouts(self, hops: int) -> tuple[int, ...]:
+    @property
+    def evaluation_sampled(self) -> bool:
+        """Whether metrics are those of sampled neighbourhoods."""
+        return any(n != ALL_NEIGHBOURS for n in self.eval_fanout)
+
+    @property
+    def evaluation_entry(self) -> dict[str, str]:
+        """What rows and results say of their metrics: the numbers of neighbours of sampled
+        neighbourhoods; nothing of exact metrics.
+        """
+        return {"eval_fanout": self.as_text("eval_fanout")} if self.evaluation_sampled else {}
+
+    def fanouts(self, hops: int, key: str = "fanout") -> tuple[int, ...]:
         """Neighbours to sample at each of ``hops`` hops, from the targets outwards, -1 for all;
         empty if none are sampled.
+
+        Args:
+            hops: Hops of the model.
+            key: "fanout" of training, or "eval_fanout".
 
         A readout is a hop of its own, or several, which read all nodes of a graph.
 
         Raises:
             ConfigError: There is neither one number nor one for each hop.
         """
-        if self.fanout and self.readout != "none":
+        numbers: tuple[int, ...] = getattr(self, key)
+        if numbers and self.readout != "none":
             of_readout = readout_hops(self.readout)
             return (-1,) * of_readout + self.model_copy(update={"readout": "none"}).fanouts(
-                hops - of_readout
+                hops - of_readout, key
             )
-        per_hop = self.fanout * hops if len(self.fanout) == 1 else self.fanout
+        per_hop = numbers * hops if len(numbers) == 1 else numbers
         if per_hop and len(per_hop) != hops:
             raise ConfigError(
-                f"fanout={self.as_text('fanout')} has {len(per_hop)} numbers and the model has"
+                f"{key}={self.as_text(key)} has {len(per_hop)} numbers and the model has"
                 f" {hops} hop(s); give one number per hop, or one for all hops; parallel layers"
                 " count as one hop"
             )
@@ -327,7 +353,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         lines = []
         for title, keys in self.sections():
             values = {
-                key: self.as_text(key) if key == "fanout" else getattr(self, key) for key in keys
+                key: self.as_text(key) if key in FANOUTS else getattr(self, key) for key in keys
             }
             lines += [f"# {title}", write_mapping(values)]
         return "\n".join(lines)

@@ -216,6 +216,17 @@ class StrategyKeys(Options):
     """Neighbours sampled per node, one number per hop from the targets outwards, such as 10,10; all
     disables sampling.
     """
+    eval_fanout: Annotated[
+        tuple[int, ...],
+        MINI,
+        Excludes(
+            ("inference_memory",),
+            "samples neighbourhoods of metrics, which are not computed layer by layer as with",
+        ),
+    ] = ()
+    """Neighbours sampled per node for metrics of all sets, one number per hop from the targets
+    outwards, such as 20,20,20, drawn uniformly and anew in each epoch; by default, and with all,
+    metrics read all neighbours. Predictions always do."""
     sampler: Annotated[str, MINI] = "neighbour"
     """Sampler. neighbour draws in-edges of each node uniformly, weighted in proportion to an edge
     column (options weight, importance, normalise), temporal from the edges up to the time of the

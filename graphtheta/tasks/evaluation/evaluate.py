@@ -1,9 +1,14 @@
-"""Evaluation and prediction over the whole graph, with the views and supersteps of training."""
+"""Evaluation and prediction over the whole graph, with the views and supersteps of training.
+
+Predictions read all neighbours. Metrics and decisions do so too, unless an evaluator has sampled
+views and is ``at`` an epoch.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -26,6 +31,7 @@ from graphtheta.ops.functions.losses.row_loss import Grouping
 from graphtheta.ops.functions.metrics.counts import class_sums, label_sums
 from graphtheta.ops.functions.metrics.ranking import NO_RANK, ranks
 from graphtheta.tasks.evaluation.past import Past
+from graphtheta.tasks.evaluation.sampled import SampledViews
 from graphtheta.tasks.evaluation.threshold import Threshold, margin_of
 
 # the watchdog gives steps less time than other code
@@ -61,10 +67,14 @@ class Evaluator(ABC):
 
     Attributes:
         by_blocks: Computes the outputs of a model for a view; None to compute them at once.
+        sampled: Views of metrics and decisions; None for those with all neighbours.
+        past: Views of what was known at a time; None if no time matters.
         positive: Number of the positive class of rows of two classes.
     """
 
     by_blocks: Callable[[Model, GraphView], Var] | None = None
+    sampled: SampledViews | None = None
+    past: Past | None = None
     positive = 1
 
     def __init__(self, partition: Partition, layers: Layers, task: Task):
@@ -78,6 +88,20 @@ class Evaluator(ABC):
     def job_comm(self) -> Comm:
         """The workers whose rows are measured together."""
         return self.partition.job_comm
+
+    @contextmanager
+    def at(self, epoch: int) -> Iterator[None]:
+        """A block that measures over sampled neighbourhoods, with the draws of an epoch, if the
+        evaluator has sampled views.
+        """
+        if self.sampled is None:
+            yield
+            return
+        self.sampled.epoch = epoch
+        try:
+            yield
+        finally:
+            self.sampled.end()
 
     def metrics(self, model: Model) -> Metrics:
         """Loss and all metrics of all splits that have rows.
@@ -141,6 +165,8 @@ class Evaluator(ABC):
 
     def run(self, model: Model, view: GraphView) -> Any:
         """The outputs of a model without training it."""
+        if self.sampled is not None and self.past is None:
+            view = self.sampled.instead_of(view)
         if self.by_blocks is not None:
             return self.by_blocks(model, view)
         with Tape(record=False, training=False, all_sum=view.partition.halo_comm.all_sum):

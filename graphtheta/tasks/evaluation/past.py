@@ -10,12 +10,13 @@ import numpy as np
 
 from graphtheta.base.logger import logger
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.engine.sampling.sampler import Timed
+from graphtheta.engine.sampling.sampler import Sampler, Timed
 from graphtheta.engine.strategy.strategy import with_pairs
 from graphtheta.engine.strategy.task import Seeds
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.hop import Layers, depth
 from graphtheta.engine.view.view import GraphView
+from graphtheta.tasks.evaluation.sampled import SampledViews
 
 # so many views make an evaluation long
 MANY = 200
@@ -31,7 +32,12 @@ class Past:
         partition: The graph.
         layers: The supersteps of the model.
         sampler: Says which edges a cutoff allows; its other choices do not matter.
+
+    Attributes:
+        sampled: Chooses some of these edges while its epoch is set; None for all.
     """
+
+    sampled: SampledViews | None = None
 
     def __init__(self, partition: Partition, layers: Layers, sampler: Timed):
         self._partition = partition
@@ -63,9 +69,12 @@ class Past:
         Collective: all ranks of the partition.
         """
         cutoff = np.full(np.count_nonzero(seeds.nodes), time)
-        return with_pairs(
-            k_hop_view(
-                self._partition, seeds.nodes, self._layers, sampler=self._sampler, cutoff=cutoff
-            ),
-            seeds,
+        sampler: Sampler = self._sampler
+        step = 0
+        if self.sampled is not None and self.sampled.epoch is not None:
+            sampler = self.sampled.sampler
+            step = self.sampled.epoch
+        view = k_hop_view(
+            self._partition, seeds.nodes, self._layers, sampler=sampler, step=step, cutoff=cutoff
         )
+        return with_pairs(view, seeds)

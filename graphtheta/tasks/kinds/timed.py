@@ -77,16 +77,16 @@ class TimedNodeEvaluator(NodeEvaluator):
         super().__init__(partition, layers, task, threshold, positive)
         if isinstance(sampler, Checked):
             sampler.check(partition)
-        self._past = Past(partition, layers, sampler)
+        self.past = Past(partition, layers, sampler)
         self._cutoffs = sampler.cutoffs(partition, np.arange(partition.n_masters))
-        self._times = self._past.times(self._cutoffs)
+        self._times = self.past.times(self._cutoffs)
 
     def run(self, model: Model, view: GraphView) -> Any:
         """The outputs of all masters, each computed at its own time; ``view`` is not used."""
         out: np.ndarray | None = None
         for time in self._times:
             chosen = self._cutoffs == time
-            value = super().run(model, self._past.view(Seeds(chosen), time)).value
+            value = super().run(model, self.past.view(Seeds(chosen), time)).value
             out = np.zeros((len(chosen), *value.shape[1:]), value.dtype) if out is None else out
             out[chosen] = value
         assert out is not None
@@ -113,15 +113,15 @@ class TimedEdgeEvaluator(EdgeEvaluator):
     ):
         super().__init__(partition, layers, task, masks)
         self._edges = task
-        self._past = Past(partition, layers, sampler)
+        self.past = Past(partition, layers, sampler)
         self._cutoffs = sampler.edge_cutoffs(partition.edge.exact, earlier=False)
-        self._times = self._past.times(self._cutoffs)
+        self._times = self.past.times(self._cutoffs)
 
     def run(self, model: Model, view: GraphView) -> Any:
         """The outputs of all edges of ``view``, each computed at its own time."""
         out: np.ndarray | None = None
         for time in self._times:
-            past = self._past.view(self._edges.masked(self._cutoffs == time), time)
+            past = self.past.view(self._edges.masked(self._cutoffs == time), time)
             value = super().run(model, past).value
             assert past.pairs is not None
             out = (

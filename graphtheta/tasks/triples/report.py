@@ -48,7 +48,7 @@ def relation_report(trainer: Any, split: str = "test") -> Report:
             f" {', '.join(setup.evaluator.links)}"
         )
     names = setup.kind.relations
-    with setup.scope():
+    with setup.scope(), setup.evaluator.at(trainer.epoch):
         by_relation = setup.evaluator.by_relation(trainer.model, split, len(names))
     return {
         (name, SIDE_NAMES[side]): {

@@ -349,7 +349,7 @@ def memory_of(
         rank, size: The worker, and the number of workers.
         scored, gradients: Arguments of ``memory_bound``.
     """
-    fanout = max(job.fanout, default=0)
+    fanout = max((*job.fanout, *job.eval_fanout), default=0)
     in_flight = 1 if job.strategy == "global" else job.views_in_flight
     # copies of the state: one waiting; one being written, with its bytes by array and as a file
     checkpoints = 4 * (rank == 0 and job.keep > 0)

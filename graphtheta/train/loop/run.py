@@ -78,6 +78,7 @@ class Run(Session):
 
     def views(self, epoch: int) -> Iterator[GraphView]:
         """Iterate over the views of an epoch, which are the same for every loop."""
+        self.epoch = epoch + 1
         for i in range(self.strategy.views_of(epoch)):
             with self.comm.ledger.stage("batch"):
                 view = self.strategy.batch(epoch, i)

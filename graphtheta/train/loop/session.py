@@ -250,7 +250,7 @@ class Session(ModelOnGraph):
         weighting = self.setup.task.weighting
         thresholds = None
         if self.job.threshold in GOALS:
-            with setup.scope():
+            with setup.scope(), setup.evaluator.at(self.epoch):
                 thresholds = setup.evaluator.decisions(self.model).thresholds
         with pass_scope(PassSettings()), backend_scope(self.job.backend):
             read = columns_read(
@@ -267,6 +267,7 @@ class Session(ModelOnGraph):
             weight_mean=weights.mean,
             thresholds=None if thresholds is None else thresholds.tolist(),
             positive=setup.evaluator.positive,
+            epoch=self.epoch,
             prepared=setup.prepared,
         )
 
@@ -309,4 +310,5 @@ class Session(ModelOnGraph):
         with self.comm.agreed():
             _, weights, trained = read_saved(path)
             self.model.load_state(load_values(self.setup.tables, self.partition.n_nodes, weights))
+            self.epoch = Trained.read_from(trained, str(path)).epoch if trained else 0
         return trained

@@ -140,16 +140,16 @@ class Trainer(Session):
                     ):
                         self._train(run, log, calls, keeps)
                 except DivergedError as error:
-                    self._take_best()
+                    self._take_best(run)
                     error.best_epoch = run.best_epoch
                     raise
             if self._best is None:
                 run.metrics = self.measure()
-            self._take_best()
+            self._take_best(run)
             if job.save_predictions:
                 self._save_predictions(again=trains)
             calls.call("on_end", run, self.step)
-            return run.result(self.positive)
+            return run.result(self.positive, **job.evaluation_entry)
 
     def _check_folder(self) -> None:
         """Check that the run's folder holds nothing of others; errors are raised on all ranks."""
@@ -163,10 +163,11 @@ class Trainer(Session):
         if again or not self.comm.broadcast(path.is_file()):
             write_together(path, self.predictions(), self.comm)
 
-    def _take_best(self) -> None:
+    def _take_best(self, run: Progress) -> None:
         """Give the model the weights of the best evaluation, if there was one."""
         if self._best is None:
             return
+        self.epoch = run.best_epoch
         self.model.load_state(self._best.state)
         for table, rows in zip(self.setup.tables, self._best.rows, strict=True):
             table.set_values(rows)
@@ -316,6 +317,7 @@ class Trainer(Session):
         """
         epoch, loss, seconds = run.evaluated
         before = None if is_due else run.standing()
+        self.epoch = epoch
         metrics = self.measure()
         self._check_losses(metrics)
         if self.job.audit and not run.audit:
@@ -326,6 +328,7 @@ class Trainer(Session):
             "loss": loss,
             "seconds": seconds,
             **metrics,
+            **self.job.evaluation_entry,
             **run.audit,
             **self._cache_counts(),
         }
@@ -555,6 +558,7 @@ class Trainer(Session):
         Collective: all ranks.
         """
         self.comm.ledger.mark(f"epoch {epoch + 1}")
+        self.epoch = epoch + 1
         begin = self.step
         own = (self.pipeline or self.training).run(epoch, 0, self._views(epoch))
         return float(np.mean(self.summed(own, begin, [])[0]))
