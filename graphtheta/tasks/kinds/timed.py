@@ -65,6 +65,8 @@ class TimedNodeEvaluator(NodeEvaluator):
     Collective: all ranks of job_comm.
     """
 
+    past: Past
+
     def __init__(
         self,
         partition: Partition,
@@ -102,6 +104,8 @@ class TimedEdgeEvaluator(EdgeEvaluator):
 
     Collective: all ranks of job_comm.
     """
+
+    past: Past
 
     def __init__(
         self,
