@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.typed_rows import TypedRows
 from graphtheta.errors import ColumnError, ViewError
 
 from ...ops.autodiff.space import RowSpace
@@ -358,7 +359,12 @@ class ActiveGraph:
         edge = self.view.partition.edge
         stored = {n: self._inputs.get(f"edge.{n}", edge.column(n)) for n in edge.readable()}
         carried = {n: value for n, (value, _) in self._carried.items()}
-        return {n: (x.shape[1:], x.dtype, needs_grad(x)) for n, x in {**stored, **carried}.items()}
+        schema = {
+            n: (self._own_shape(x), x.dtype, needs_grad(x))
+            for n, x in {**stored, **carried}.items()
+        }
+        # a relation without attributes has none
+        return {n: each for n, each in schema.items() if 0 not in each[0] or self.along is None}
 
     def edges(self, names: list[str], level: Level) -> tuple[dict[str, Any], frozenset[str]]:
         """Edge values for a level, and which of them are in the level's own order."""
@@ -405,7 +411,20 @@ class ActiveGraph:
     def _stored(self, name: str) -> Any:
         """An edge value in storage order."""
         given = self._inputs.get(f"edge.{name}")
-        return self.view.edge_column(name) if given is None else given
+        if given is not None:
+            return given
+        x = self.view.edge_column(name)
+        if self.along is not None and isinstance(x, TypedRows):
+            # an inverse relation has the values of the one that it reverses
+            return RowList(x.blocks[self.along % len(x.blocks)], x.positions)
+        return x
+
+    def _own_shape(self, x: Any) -> tuple[int, ...]:
+        """The trailing shape of stored edge values: of a relation that layers run along its own."""
+        widths = getattr(x, "widths", None)
+        if self.along is None or widths is None:
+            return tuple(x.shape[1:])
+        return (widths[self.along % len(widths)],)
 
     def carry(self, outputs: dict[str, Var], level: Level) -> None:
         """Store new edge values for later layers."""

@@ -37,6 +37,12 @@ class MemoryColumn:
         self.sparse = is_sparse(values)
 
     @property
+    def widths(self) -> list[int] | None:
+        """Number of columns of each type of rows of several types; None for other values."""
+        x, _ = self._held
+        return x.widths if isinstance(x, TypedRows) else None
+
+    @property
     def nbytes(self) -> int:
         x, _ = self._held
         if isinstance(x, TypedRows):
@@ -108,10 +114,14 @@ class _Padded:
 
 
 def empty_column(like: Column) -> Column:
-    """A column of the same trailing shape and types as another one, without rows."""
+    """A column without rows, of the same trailing shape and types as another one; of rows of
+    several types with these.
+    """
     exact = exact_column(like)
     if exact is not like:
         return RoundedColumn(empty_column(exact), like.dtype)
+    if isinstance(like, MemoryColumn) and like.widths is not None:
+        return MemoryColumn(like.read_begin(np.zeros(0, np.int64)).end())
     return MemoryColumn(
         scipy.sparse.csr_array((0, like.shape[1]), dtype=like.dtype)
         if like.sparse

@@ -86,7 +86,7 @@ class GraphView:
             else None
         )
 
-    def edge_column(self, name: str) -> np.ndarray:
+    def edge_column(self, name: str) -> Any:
         """A stored edge column, in storage order; KeyError if there is none."""
         return self.partition.edge.read(name)
 

@@ -28,57 +28,79 @@ class TypedRows:
     the engine uses.
 
     Args:
-        kind: Type of each row, [n] integers of type ``KIND``.
+        kind: Type of each row, [n] integers of type ``KIND``; that of the rest is the number of
+            types.
         blocks: For each type its rows in order, [n of the type, width] each, of one float type. At
             least one.
+        rest: Rows of no type, which have the columns of all types, [n of the rest, d], or of which
+            all numbers are 0, [n of the rest, 0]; None for none.
 
     Attributes:
         bounds: Bounds of the columns of each type.
     """
 
-    def __init__(self, kind: np.ndarray, blocks: Sequence[np.ndarray]):
+    def __init__(
+        self, kind: np.ndarray, blocks: Sequence[np.ndarray], rest: np.ndarray | None = None
+    ):
         self.kind = kind
         self.blocks = tuple(blocks)
+        self.rest = rest
         self.bounds: list[int] = np.cumsum([0, *(x.shape[1] for x in blocks)]).tolist()
         self.shape = (len(kind), self.bounds[-1])
         self.dtype = self.blocks[0].dtype
         self._at: np.ndarray | None = None
+        self._flat: np.ndarray | None = None
+
+    @property
+    def parts(self) -> tuple[np.ndarray, ...]:
+        """The rows of each type, then the rest if there is one."""
+        return self.blocks if self.rest is None else (*self.blocks, self.rest)
+
+    @property
+    def widths(self) -> list[int]:
+        """Number of columns of each type."""
+        return [x.shape[1] for x in self.blocks]
+
+    @property
+    def first(self) -> list[int]:
+        """The first column of each of ``parts``."""
+        return [*self.bounds[:-1], *([] if self.rest is None else [0])]
 
     @property
     def nnz(self) -> int:
         """Numbers that are stored."""
-        return sum(x.size for x in self.blocks)
+        return sum(x.size for x in self.parts)
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
         return (
             self.kind.nbytes
-            + sum(x.nbytes for x in self.blocks)
+            + sum(x.nbytes for x in self.parts)
             + (0 if self._at is None else self._at.nbytes)
         )
 
     def types(self) -> Iterator[tuple[np.ndarray, slice, Any]]:
-        """For each type its rows, its columns, and the numbers of its rows: a slice if they are
-        adjacent.
+        """For each of ``parts`` its rows, its columns, and the numbers of its rows: a slice if they
+        are adjacent.
         """
-        for code, block in enumerate(self.blocks):
+        for code, (block, first) in enumerate(zip(self.parts, self.first, strict=True)):
             own: Any = np.flatnonzero(self.kind == code)
             if len(own) and own[-1] - own[0] == len(own) - 1:
                 own = slice(int(own[0]), int(own[-1]) + 1)
-            yield block, slice(*self.bounds[code : code + 2]), own
+            yield block, slice(first, first + block.shape[1]), own
 
     def __getitem__(self, key: Any) -> TypedRows:
         """Rows by number, [m] int, by a mask [n], or adjacent ones, which are not copied."""
-        kind = self.kind[key]
         if isinstance(key, slice):
+            kind = self.kind[key]
             begin, _, step = key.indices(len(self.kind))
             assert step == 1
             before, count = (
-                np.bincount(x, minlength=len(self.blocks)) for x in (self.kind[:begin], kind)
+                np.bincount(x, minlength=len(self.parts)) for x in (self.kind[:begin], kind)
             )
-            return TypedRows(
-                kind, [x[a : a + n] for x, a, n in zip(self.blocks, before, count, strict=True)]
+            return self._of_kind(
+                kind, [x[a : a + n] for x, a, n in zip(self.parts, before, count, strict=True)]
             )
         return self.taken(key, lambda x, rows: x[rows])
 
@@ -86,28 +108,61 @@ class TypedRows:
         self, rows: np.ndarray, take: Callable[[np.ndarray, np.ndarray], np.ndarray]
     ) -> TypedRows:
         """Rows by number, [m] int, or by a mask; ``take`` copies rows [k] int64 of an array."""
-        kind, at = self.kind[rows], self._positions[rows]
-        return TypedRows(
-            kind, [take(x, at[kind == code].astype(np.int64)) for code, x in enumerate(self.blocks)]
+        kind, at = self.kind[rows], self.positions[rows]
+        return self._of_kind(
+            kind, [take(x, at[kind == code].astype(np.int64)) for code, x in enumerate(self.parts)]
         )
 
+    def _of_kind(self, kind: np.ndarray, parts: Sequence[np.ndarray]) -> TypedRows:
+        """Rows of the same types and columns as these."""
+        n = len(self.blocks)
+        return TypedRows(kind, parts[:n], None if self.rest is None else parts[n])
+
     @property
-    def _positions(self) -> np.ndarray:
-        """Number of each row among those of its type, [n]."""
+    def positions(self) -> np.ndarray:
+        """Number of each row among those of its type, [n] int32."""
         if self._at is None:
             at = np.empty(len(self.kind), np.int32)
             for block, _, own in self.types():
                 at[own] = np.arange(len(block))
+            # compiled code has one form for arrays that may be changed and those that must not
+            at.flags.writeable = False
             self._at = at
         return self._at
 
+    @property
+    def flat(self) -> tuple[np.ndarray, np.ndarray]:
+        """All numbers, part after part and row after row, [nnz], and where each part begins; the
+        parts are views of it from then on.
+        """
+        begin = np.cumsum([0, *(x.size for x in self.parts)])[:-1]
+        if self._flat is None:
+            data = np.concatenate([np.zeros(0, self.dtype), *(x.ravel() for x in self.parts)])
+            data.flags.writeable = False
+            views = [
+                data[a : a + x.size].reshape(x.shape)
+                for a, x in zip(begin, self.parts, strict=True)
+            ]
+            self.blocks = tuple(views[: len(self.blocks)])
+            self.rest = None if self.rest is None else views[-1]
+            self._flat = data
+        return self._flat, begin
+
+    def below(self, rest: np.ndarray) -> TypedRows:
+        """These rows, and below them rows of no type, as ``rest``."""
+        kind = np.full(len(rest), len(self.blocks), self.kind.dtype)
+        parts = [rest] if self.rest is None else [self.rest, rest]
+        width = max(x.shape[1] for x in parts)
+        wide = [x if x.shape[1] == width else np.zeros((len(x), width), x.dtype) for x in parts]
+        return TypedRows(np.concatenate((self.kind, kind)), self.blocks, np.concatenate(wide))
+
     def astype(self, dtype: Any, copy: bool = True) -> TypedRows:
         """The same rows of another float type."""
-        return self.mapped([x.astype(dtype, copy=copy) for x in self.blocks])
+        return self.mapped([x.astype(dtype, copy=copy) for x in self.parts])
 
-    def mapped(self, blocks: Sequence[np.ndarray]) -> TypedRows:
-        """Rows of the same types with other values, [n of the type, width] each."""
-        return TypedRows(self.kind, blocks)
+    def mapped(self, parts: Sequence[np.ndarray]) -> TypedRows:
+        """Rows of the same types with other values, for each of ``parts`` those of equal shape."""
+        return self._of_kind(self.kind, parts)
 
     def toarray(self) -> np.ndarray:
         """The matrix as an array."""
@@ -116,13 +171,17 @@ class TypedRows:
             out[own, columns] = block
         return out
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The matrix, for functions of NumPy."""
+        return self.toarray().astype(self.dtype if dtype is None else dtype, copy=False)
+
     def tocsr(self) -> Any:
         """The matrix as a CSR array, with all numbers of each row."""
         import scipy.sparse as sp
 
-        widths = np.diff(self.bounds)[self.kind]
+        widths = np.array([x.shape[1] for x in self.parts])[self.kind]
         ends = np.concatenate(([0], np.cumsum(widths)))
-        first = np.asarray(self.bounds)[self.kind]
+        first = np.asarray(self.first)[self.kind]
         at = np.arange(ends[-1]) - np.repeat(ends[:-1] - first, widths)
         data = np.empty(ends[-1], self.dtype)
         for block, _, own in self.types():
@@ -132,7 +191,7 @@ class TypedRows:
 
     def padded(self) -> np.ndarray:
         """The type of each row, then its values and 0 up to the largest width, [n, 1 + width]."""
-        out = np.zeros((len(self.kind), 1 + max(x.shape[1] for x in self.blocks)), self.dtype)
+        out = np.zeros((len(self.kind), 1 + max(x.shape[1] for x in self.parts)), self.dtype)
         out[:, 0] = self.kind
         for block, _, own in self.types():
             out[own, 1 : 1 + block.shape[1]] = block
@@ -141,9 +200,17 @@ class TypedRows:
     def unpadded(self, rows: np.ndarray) -> TypedRows:
         """Rows of the same types and widths as these, from what ``padded`` returned for them."""
         kind = rows[:, 0].astype(KIND)
-        return TypedRows(
-            kind, [rows[kind == code, 1 : 1 + x.shape[1]] for code, x in enumerate(self.blocks)]
+        return self._of_kind(
+            kind, [rows[kind == code, 1 : 1 + x.shape[1]] for code, x in enumerate(self.parts)]
         )
+
+
+def stacked(parts: Sequence[TypedRows]) -> TypedRows:
+    """Rows of the same types and widths below each other; at least one part."""
+    return parts[0]._of_kind(
+        np.concatenate([x.kind for x in parts]),
+        [np.concatenate(rows) for rows in zip(*(x.parts for x in parts), strict=True)],
+    )
 
 
 # what has types in a graph: their field, what they are, and what their types and values are called
@@ -170,9 +237,16 @@ def blocks_of(
     Raises:
         DataError: There are other columns, or a row is not 0 outside of those of its type.
     """
-    if isinstance(x, TypedRows):
-        return [np.asarray(block) for block in x.blocks]
     field, what, type_, values = of
+    apart = DataError(
+        f"{name}: {what} of a {type_} have values in columns of {field} that belong to other"
+        f" {type_}s, so that {values} cannot be standardised by {type_}; give {field} as a dict"
+        f" by {type_}, or as columns of all {what} without '{type_}_widths' in meta"
+    )
+    if isinstance(x, TypedRows):
+        if x.rest is not None and np.any(x.rest):
+            raise apart
+        return [np.asarray(block) for block in x.blocks]
     ends = np.cumsum(widths).tolist()
     if x.shape[1] != ends[-1]:
         raise DataError(
@@ -188,11 +262,7 @@ def blocks_of(
     if sum(map(np.count_nonzero, blocks)) != (
         x.count_nonzero() if is_sparse(x) else np.count_nonzero(x)
     ):
-        raise DataError(
-            f"{name}: {what} of a {type_} have values in columns of {field} that belong to other"
-            f" {type_}s, so that {values} cannot be standardised by {type_}; give {field} as a dict"
-            f" by {type_}, or as columns of all {what} without '{type_}_widths' in meta"
-        )
+        raise apart
     return blocks
 
 

@@ -34,7 +34,9 @@ def small(graph: Graph) -> Graph:
     edges = _some(graph.n_edges, EDGES, [getattr(graph, m) for m in EDGE_MASKS])
     # random ends, because most ends of these edges are not among these nodes
     ends = np.random.default_rng(0).integers(0, len(nodes), (2, len(edges)))
-    return graph.replace(edge_index=ends, **take_nodes(graph, nodes), **take_edges(graph, edges))
+    return graph.replace(
+        edge_index=ends, meta=graph.meta, **take_nodes(graph, nodes), **take_edges(graph, edges)
+    )
 
 
 def _some(n: int, most: int, masks: list[np.ndarray | None]) -> np.ndarray:

@@ -172,7 +172,7 @@ def test_other_ways_to_change_features() -> None:
         lambda g: g.with_standardised_features(),
         lambda g: g.replace(x=g.x[np.arange(g.n_nodes)]),
         lambda g: g.without_self_loops(),
-        lambda g: g.symmetrised(),
+        lambda g: g.with_inverse_relations(),
     ):
         dense = [
             x if isinstance(x, np.ndarray) else x.toarray()

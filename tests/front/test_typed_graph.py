@@ -66,7 +66,7 @@ def test_what_a_type_lacks():
         and g.train.tolist() == [True, False, True] + [False] * 6
         and g.n_classes == 2
     )
-    assert g.edge_attr.tolist() == [[1, 1, 0]] * 3 + [
+    assert np.asarray(g.edge_attr).tolist() == [[1, 1, 0]] * 3 + [
         [0, 0, 2],
         [0, 0, 3],
     ] and g.edge_weight.tolist() == [1, 1, 1, 0.5, 0.25]
@@ -88,7 +88,7 @@ def test_relations_without_edges_and_types_without_nodes_may_have_features_or_no
             x={"paper": X["paper"], **given},
             edge_attr={WRITES: [[1.0], [2.0], [3.0]]},
         )
-        assert g.edge_attr.tolist() == [[1], [2], [3]] and g.n_relations == 2
+        assert np.asarray(g.edge_attr).tolist() == [[1], [2], [3]] and g.n_relations == 2
         assert (
             g.x.shape == (7 + tags, 4 if given else 2)
             and np.asarray(g.x[:3].toarray())[:, :2].tolist() == X["paper"]

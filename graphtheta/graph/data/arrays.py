@@ -21,6 +21,7 @@ from graphtheta.base.typed_rows import TypedRows
 from graphtheta.errors import DataError
 from graphtheta.graph.data import typed, validation
 from graphtheta.graph.data.columns import Columns, check_columns, described, listed
+from graphtheta.graph.data.scale import SCALES
 from graphtheta.graph.data.tensors import without_tensors
 from graphtheta.graph.data.typed import RELATION, TYPE
 
@@ -144,6 +145,8 @@ class GraphArrays:
             GraphArrays.__init__(self, **arguments)
             return
         fields = {**facts, **_checked(arrays, n_nodes, n_classes, multilabel, where)}
+        if fields["edge_attr"] is not None:
+            fields["edge_attr"] = _attributes_apart(**fields)
         for field, value in fields.items():
             object.__setattr__(self, field, value)
 
@@ -211,13 +214,7 @@ class GraphArrays:
     def n_relations(self) -> int:
         """Number of relations: of those with names, else ``meta["n_relations"]`` or, if that is
         more, the largest code of the edge column "relation" + 1; 0 without the column."""
-        codes = self.edge_columns.get(RELATION)
-        return (
-            0
-            if codes is None
-            else len(self.relations)
-            or max(self.meta.get("n_relations", 0), int(codes.max(initial=-1)) + 1)
-        )
+        return count_relations(self.edge_columns.get(RELATION), self.meta)
 
     @property
     def relation_names(self) -> tuple[Any, ...]:
@@ -309,7 +306,7 @@ class GraphArrays:
             if isinstance(value, TypedRows):
                 out += [
                     (f"{field}_type", value.kind),
-                    *((f"{field}_of_{code}", x) for code, x in enumerate(value.blocks)),
+                    *((f"{field}_of_{code}", x) for code, x in enumerate(value.parts)),
                 ]
             elif is_sparse(value):
                 out += [
@@ -348,6 +345,12 @@ class GraphArrays:
             )
         if "y" in changes:
             fields |= {"n_classes": None, "multilabel": None}
+        # other values are in no scale, unless meta says so
+        fields["meta"] = {
+            key: value
+            for key, value in self.meta.items()
+            if not any(field in changes and key == scale for field, scale in SCALES.items())
+        }
         return type(self)(**{**fields, **changes})
 
     def derived(self: G, **arrays: Any) -> G:
@@ -364,7 +367,8 @@ class GraphArrays:
         """Whether the ends of the edges are in mapped files, so that changes of the edges are
         computed when they are read.
         """
-        return in_files(self.src) and in_files(self.dst) and not is_sparse(self.edge_attr)
+        dense = isinstance(self.edge_attr, TypedRows) or not is_sparse(self.edge_attr)
+        return in_files(self.src) and in_files(self.dst) and dense
 
     def with_masks(self: G, train: Any, val: Any = None, test: Any = None) -> G:
         """The graph with other node masks, [n_nodes] bool each."""
@@ -521,6 +525,27 @@ def _checked(
         "node_columns": check_columns(columns, n, "node", where),
         "edge_columns": check_columns(arrays["edge_columns"], e, "edge", where),
     }
+
+
+def _attributes_apart(
+    edge_attr: Any, edge_columns: Columns, meta: Mapping[str, Any], **_: Any
+) -> Any:
+    """The attributes of edges at the width of each relation, if their columns are those of
+    relations.
+    """
+    codes = edge_columns.get(RELATION)
+    return typed.attributes_apart(
+        edge_attr, codes, count_relations(codes, meta), meta.get("relation_widths", ())
+    )
+
+
+def count_relations(codes: np.ndarray | None, meta: Mapping[str, Any]) -> int:
+    """Number of relations of edges with these codes; see ``GraphArrays.n_relations``."""
+    if codes is None:
+        return 0
+    return len(meta.get("relations", ())) or max(
+        meta.get("n_relations", 0), int(codes.max(initial=-1)) + 1
+    )
 
 
 def _rebuild(kind: type[G], fields: dict[str, Any]) -> G:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphtheta.base.sparse import is_sparse
 from graphtheta.base.wording import shown
 from graphtheta.errors import DataError, ShapeError
 from graphtheta.graph.data.arrays import GraphArrays
@@ -196,7 +197,11 @@ def to_networkx(graph: GraphArrays) -> nx.MultiDiGraph:
     fields = {
         field: getattr(graph, field) for field in ("edge_attr", "edge_weight", "edge_y")
     } | dict(graph.edge_columns)
-    present = {field: rows for field, rows in fields.items() if rows is not None}
+    present = {
+        field: rows.toarray() if is_sparse(rows) else rows
+        for field, rows in fields.items()
+        if rows is not None
+    }
     rows = (
         zip(*(rows.tolist() for rows in present.values()), strict=True)
         if present

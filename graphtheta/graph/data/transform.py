@@ -67,7 +67,9 @@ def keep_edges(graph: G, keep: Any) -> G:
     """The graph with some of its edges, given by a mask [n_edges] or by edge numbers."""
     edges = rows_of(keep, graph.n_edges, "edge")
     return graph.replace(
-        edge_index=(graph.src[edges], graph.dst[edges]), **take_edges(graph, edges)
+        edge_index=(graph.src[edges], graph.dst[edges]),
+        meta=graph.meta,
+        **take_edges(graph, edges),
     )
 
 
@@ -79,7 +81,14 @@ def edges_in_memory(graph: G) -> G:
     return graph.replace(
         edge_index=(np.array(graph.src), np.array(graph.dst)),
         edge_columns={name: np.array(x) for name, x in graph.edge_columns.items()},
-        **{field: None if x is None else np.array(x) for field, x in edges.items()},
+        meta=graph.meta,
+        **{field: None if x is None else _in_memory(x) for field, x in edges.items()},
+    )
+
+
+def _in_memory(x: Any) -> Any:
+    return (
+        x.mapped([np.array(part) for part in x.parts]) if isinstance(x, TypedRows) else np.array(x)
     )
 
 
@@ -160,12 +169,23 @@ def symmetrise(graph: G) -> G:
     Where an edge is stored in both directions each keeps its own attributes; an added one copies
     attributes, columns, weight, target and masks of the edge it reverses. Of duplicates the first
     is kept. Edges of several relations are no duplicates of each other.
+
+    Raises:
+        DataError: A relation leads from one type of nodes to another, so that the reverse of its
+            edges is none of its edges.
     """
+    if apart := [name for name in graph.relations if name[0] != name[2]]:
+        raise DataError(
+            f"{graph.name}: the reverse of an edge of {apart[0]!r} is not of this relation; add"
+            " reverse edges with with_inverse_relations()"
+        )
     src = np.concatenate((graph.src, graph.dst))
     dst = np.concatenate((graph.dst, graph.src))
     first = first_of_each(edge_key(graph, src, dst))
     return graph.replace(
-        edge_index=(src[first], dst[first]), **take_edges(graph, first % max(1, graph.n_edges))
+        edge_index=(src[first], dst[first]),
+        meta=graph.meta,
+        **take_edges(graph, first % max(1, graph.n_edges)),
     )
 
 
@@ -291,7 +311,9 @@ def add_self_loops(
         return graph.derived(
             src=src, dst=dst, edge_columns=MappingProxyType(edge_columns), **fields
         )
-    return graph.replace(edge_index=(src, dst), edge_columns=edge_columns, **fields)
+    return graph.replace(
+        edge_index=(src, dst), edge_columns=edge_columns, meta=graph.meta, **fields
+    )
 
 
 def _extended(graph: GraphArrays, old: Any, nodes: LazyArray, rows: Read) -> Any:
@@ -304,6 +326,9 @@ def _extended(graph: GraphArrays, old: Any, nodes: LazyArray, rows: Read) -> Any
         nodes: The nodes that get a loop.
         rows: From some of these nodes, [n] int64, to the values of their loops.
     """
+    if isinstance(old, TypedRows):
+        # of attributes at the widths of relations the loops are no view of a file
+        return old.below(rows(np.asarray(nodes)))
     both = Extended(old, len(nodes), lambda k: rows(nodes[k]), rows(nodes[:0]).dtype)
     return both if graph.in_files else np.asarray(both)
 
@@ -313,6 +338,8 @@ def _field_rows(graph: GraphArrays, field: str, fill: str) -> Read:
     old = getattr(graph, field)
     if field == "edge_attr" and fill == "mean":
         return lambda nodes: mean_of_in_edges(graph, old, nodes).astype(old.dtype)
+    if isinstance(old, TypedRows):
+        return lambda nodes: np.zeros((len(nodes), 0), old.dtype)
     value = {"edge_weight": 1, "edge_y": np.nan}.get(field, 0)
     return lambda nodes: np.full((len(nodes), *old.shape[1:]), value, old.dtype)
 
@@ -354,6 +381,7 @@ def mean_of_in_edges(graph: GraphArrays, values: np.ndarray, nodes: np.ndarray) 
     for a in range(0, graph.n_edges if len(nodes) else 0, CHUNK):
         dst = graph.dst[a : a + CHUNK]
         rows = values[a : a + CHUNK]
+        rows = rows.toarray() if isinstance(rows, TypedRows) else rows
         at = np.minimum(np.searchsorted(nodes, dst), len(nodes) - 1)
         into = np.flatnonzero(nodes[at] == dst)
         at = at[into]
@@ -390,7 +418,7 @@ def keep_where(graph: G, rule: Callable[[int, int], np.ndarray]) -> tuple[G, Any
     if len(rows) == graph.n_edges:
         return graph, None
     fields = {
-        field: Selected(old, rows)
+        field: old[np.asarray(rows)] if isinstance(old, TypedRows) else Selected(old, rows)
         for field in ("src", "dst", *EDGE_ROWS)
         if (old := getattr(graph, field)) is not None
     }
@@ -420,6 +448,7 @@ def subset(graph: G, nodes: Any) -> G:
     edges = np.flatnonzero((row_of[graph.src] >= 0) & (row_of[graph.dst] >= 0))
     return graph.replace(
         edge_index=(row_of[graph.src[edges]], row_of[graph.dst[edges]]),
+        meta=graph.meta,
         **take_nodes(graph, rows),
         **take_edges(graph, edges),
     )
@@ -545,7 +574,12 @@ def _standardised_apart(
         ]
     )
     blocks = [part.scaled(block) for part, block in zip(scale.parts, blocks, strict=True)]
-    values = of_blocks(kind, blocks, dense=isinstance(getattr(graph, field), np.ndarray))
+    x = getattr(graph, field)
+    values = (
+        x.mapped([*blocks, *x.parts[len(blocks) :]])
+        if isinstance(x, TypedRows)
+        else of_blocks(kind, blocks, dense=isinstance(x, np.ndarray))
+    )
     return graph.replace(**{field: values}, meta=scale.in_meta(graph.meta, field))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.base.arguments import is_whole
+from graphtheta.base.npy import in_files
 from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import KIND, MOST_TYPES, WORTH, TypedRows
 from graphtheta.base.wording import did_you_mean, shown
@@ -355,7 +356,7 @@ def _side_by_side(field: str, values: Mapping[Any, Any], sizes: Mapping[Any, int
     """A matrix in which the columns of each type are 0 for the others."""
     import scipy.sparse as sp
 
-    blocks = []
+    blocks: list[Any] = []
     for key, n in sizes.items():
         rows = values.get(key, np.zeros((n, 0), np.float32))
         if is_column(rows):
@@ -363,13 +364,65 @@ def _side_by_side(field: str, values: Mapping[Any, Any], sizes: Mapping[Any, int
                 f"{field}[{key!r}] is a feature store that is read by rows; a graph with types"
                 " needs arrays"
             )
-        blocks.append(rows if is_sparse(rows) else np.asarray(rows).reshape(n, _width(values, key)))
-    if field == "x" and _apart(blocks):
+        if is_sparse(rows):
+            blocks.append(rows if field == "x" else rows.toarray())
+        else:
+            blocks.append(np.asarray(rows).reshape(n, _width(values, key)))
+    if _apart(blocks) if field == "x" else _fits(len(blocks)):
         return TypedRows(
             np.repeat(np.arange(len(blocks), dtype=KIND), [len(x) for x in blocks]), blocks
         )
     whole = sp.block_diag([sp.csr_array(x) for x in blocks], format="csr")
     return whole if field == "x" else whole.toarray()
+
+
+def _fits(owners: int) -> bool:
+    """Whether attributes of so many relations are stored at the width of each; a number is left for
+    edges of no relation.
+    """
+    return 1 < owners < MOST_TYPES
+
+
+def attributes_apart(x: Any, codes: np.ndarray | None, n: int, widths: Sequence[int]) -> Any:
+    """Attributes of edges at the width of each relation, if their columns are those of relations.
+
+    Args:
+        x: The attributes, [n_edges, d]: an array, or ``TypedRows``.
+        codes: Relation of each edge, [n_edges] int; None without relations.
+        n: Number of relations.
+        widths: Number of columns of each relation that has columns of its own, side by side.
+
+    Returns:
+        ``TypedRows``, whose rest are the edges of no relation; an array if there are other columns,
+        or an edge has values in the columns of another relation. Of an array in a file, the parts
+        whose edges follow each other are views.
+    """
+    owners = len(widths)
+    apart = _fits(owners) and codes is not None and n % owners == 0 and sum(widths) == x.shape[1]
+    kind = relation_of_columns(np.asarray(codes), n, owners).astype(KIND) if apart else None
+    if isinstance(x, TypedRows):
+        if kind is not None and np.array_equal(kind, x.kind) and x.widths == list(widths):
+            return x
+        x = x.toarray()
+    if kind is None:
+        return x
+    parts = []
+    mapped = in_files(x)
+    for code, (end, width) in enumerate(zip(np.cumsum(widths), widths, strict=True)):
+        part = x[_run(np.flatnonzero(kind == code))][:, end - width : end]
+        parts.append(part if mapped else np.array(part, order="C"))
+    rest = np.flatnonzero(kind == owners)
+    others = x[rest]
+    if sum(map(np.count_nonzero, (*parts, others))) < np.count_nonzero(x):
+        return x
+    empty = np.zeros((len(rest), 0), x.dtype)
+    return TypedRows(kind, parts, (others if others.any() else empty) if len(rest) else None)
+
+
+def _run(rows: np.ndarray) -> Any:
+    """Ascending numbers of rows, as a slice if they follow each other."""
+    follow = len(rows) and rows[-1] - rows[0] == len(rows) - 1
+    return slice(int(rows[0]), int(rows[-1]) + 1) if follow else rows
 
 
 def _apart(blocks: Sequence[Any]) -> bool:
@@ -396,16 +449,14 @@ def relation_widths(graph: Any) -> list[int]:
 
 def relation_of_columns(codes: np.ndarray, n: int, owners: int) -> np.ndarray:
     """The relation whose columns of edge_attr an edge has: that of the edge, or the one of which it
-    is the inverse.
+    is the inverse; ``owners`` for an edge of no relation.
 
     Args:
         codes: Relation of each edge, [n_edges] int.
-        n: Number of relations.
+        n: Number of relations, of which each ``owners`` are inverse to the ones before.
         owners: Number of relations that have columns of their own.
     """
-    return (
-        np.where((codes >= 0) & (codes < n), codes % owners, owners) if n == 2 * owners else codes
-    )
+    return np.where((codes >= 0) & (codes < n), codes % owners, owners)
 
 
 def type_widths(graph: Any) -> list[int]:

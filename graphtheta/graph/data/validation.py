@@ -204,7 +204,7 @@ def check_features(x: Any, n: int, kind: str, field: str, where: str) -> Any:
                 check_features(
                     x=rows, n=len(rows), kind=kind, field=f"{field} of type {code}", where=where
                 )
-                for code, rows in enumerate(x.blocks)
+                for code, rows in enumerate(x.parts)
             ]
         )
     if is_sparse(x):

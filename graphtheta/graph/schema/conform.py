@@ -19,7 +19,13 @@ from graphtheta.errors import DataError
 from graphtheta.graph.data.columns import TIME_UNITS, listed, unit_of
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.scale import Scale
-from graphtheta.graph.data.typed import RELATION, TYPE, relation_of_columns, type_widths
+from graphtheta.graph.data.typed import (
+    RELATION,
+    TYPE,
+    attributes_apart,
+    relation_of_columns,
+    type_widths,
+)
 from graphtheta.graph.data.validation import frozen, labelled
 from graphtheta.graph.schema.rescaled import Recoded, picked, rescaled
 from graphtheta.graph.schema.schema import Column, Schema
@@ -253,7 +259,13 @@ def _attributes(graph: Graph, schema: Schema, where: str) -> Any:
         where=where,
     )
     _check_width(x, schema.n_edge_features, f"{where}, has {{}} edge attributes in edge_attr")
-    return None if x is None else rescaled(x, own, schema.scale("edge_attr"), kind, EDGES)
+    if x is None:
+        return None
+    x = rescaled(x, own, schema.scale("edge_attr"), kind, EDGES)
+    if not schema.relation_widths:
+        return x
+    codes = _kinds(graph, schema, EDGES, where)
+    return attributes_apart(x, codes, len(schema.relation_widths), schema.relation_widths)
 
 
 def _unordered(
@@ -393,7 +405,7 @@ def _blocks(
         picked_columns += (
             [at[name] + k for k in range(width)] if width_of.get(name, 0) else [-1] * width
         )
-    if isinstance(x, TypedRows) and len(wanted) < MOST_TYPES:
+    if isinstance(x, TypedRows) and x.rest is None and len(wanted) < MOST_TYPES:
         return _reordered(x, own, wanted, widths)
     import scipy.sparse as sp
 
@@ -419,7 +431,7 @@ def _reordered(
         block_of.get(name, np.zeros((n, width), x.dtype))
         for name, width, n in zip(wanted, widths, count, strict=False)
     ]
-    return TypedRows(kind, [*blocks, *([np.zeros((count[-1], 0), x.dtype)] if count[-1] else [])])
+    return TypedRows(kind, blocks, np.zeros((count[-1], 0), x.dtype) if count[-1] else None)
 
 
 def _labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:

@@ -142,7 +142,7 @@ def rescaled(
 def _of_types(x: TypedRows, own: Scale | None, wanted: Scale | None) -> TypedRows:
     """Rows of types in another scale of types; those in files are scaled when they are read."""
     scales = [
-        [None] * len(x.blocks) if scale is None else [*scale.parts, None] for scale in (own, wanted)
+        [None] * len(x.parts) if scale is None else [*scale.parts, None] for scale in (own, wanted)
     ]
 
     def changed(block: Any, before: Scale | None, after: Scale | None) -> Any:
@@ -152,4 +152,4 @@ def _of_types(x: TypedRows, own: Scale | None, wanted: Scale | None) -> TypedRow
 
         return Recoded(block, change, np.float32) if in_files(block) else frozen(change(block))
 
-    return x.mapped([changed(*each) for each in zip(x.blocks, *scales, strict=False)])
+    return x.mapped([changed(*each) for each in zip(x.parts, *scales, strict=False)])

@@ -120,6 +120,8 @@ def columns_of(graph: Graph, narrow: list[tuple[str, Any]]) -> Iterator[tuple[st
             yield from (
                 (group, f"{name}.{code}.rows", block) for code, block in enumerate(x.blocks)
             )
+            if x.rest is not None:
+                yield group, f"{name}.rest.rows", x.rest
         elif is_sparse(x):
             parts = (x.data, x.indices, x.indptr, np.array(x.shape, np.int64))
             yield from (

@@ -113,6 +113,8 @@ class StoreColumns:
         fields["edge_attr"] = (
             self.array("edge", "attr")
             if ("edge", "attr") in self._by_name
+            else self.typed("edge", "attr")
+            if ("edge", "attr.type") in self._by_name
             else self.sparse("edge", "attr")
         )
         fields["node_ids"] = (
@@ -216,19 +218,22 @@ class StoreColumns:
         blocks = list[np.ndarray]()
         while (block := self.array(group, f"{name}.{len(blocks)}.rows")) is not None:
             blocks.append(block)
+        rest = self.array(group, f"{name}.rest.rows")
+        parts = blocks if rest is None else [*blocks, rest]
         if (
             kind is None
             or kind.ndim != 1
             or kind.dtype != KIND
-            or any(x.ndim != 2 or x.dtype != blocks[0].dtype for x in blocks)
-            or np.bincount(kind, minlength=len(blocks)).tolist() != [len(x) for x in blocks]
             or not blocks
+            or any(x.ndim != 2 or x.dtype != blocks[0].dtype for x in parts)
+            or np.bincount(kind, minlength=len(parts)).tolist() != [len(x) for x in parts]
+            or (rest is not None and rest.shape[1] not in (0, sum(x.shape[1] for x in blocks)))
         ):
             raise FormatError(
                 f"{self.folder}: columns {group}.{name}.type, {name}.0.rows, {name}.1.rows and so"
                 f" on do not fit together; {AGAIN}"
             )
-        return TypedRows(kind, blocks)
+        return TypedRows(kind, blocks, rest)
 
     def texts(self, group: str, name: str) -> StoredTexts:
         """Texts, which are read when they are needed."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,9 @@ from graphtheta.base.console import say
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.graph.data.typed import RELATION
+from graphtheta.graph.data.typed import RELATION, relation_of_columns
 from graphtheta.graph.store.writer import StoreWriter
+from graphtheta.importing.fields.base import Field
 from graphtheta.importing.fields.named import require
 from graphtheta.importing.fields.sparse import SparseRows
 from graphtheta.importing.ingest.ids import Directory, empty
@@ -35,6 +38,9 @@ from graphtheta.importing.ingest.spool import Spool, begins, in_step
 from graphtheta.importing.ingest.tables import ReadTable
 from graphtheta.importing.ingest.write import (
     FieldWriter,
+    TypedPart,
+    dense_parts,
+    sparse_parts,
     write_ids,
     write_runs,
     write_sparse,
@@ -296,9 +302,9 @@ class _Import:
                 write_typed(
                     writer=self._writer,
                     comm=self._comm,
+                    column=("node", "x"),
                     n=numbered.n,
-                    blocks=numbered.blocks,
-                    field=field,
+                    parts=partial(sparse_parts, numbered.blocks, field, self._tables.widths),
                     widths=self._tables.widths,
                 )
             elif isinstance(field, SparseRows):
@@ -325,7 +331,9 @@ class _Import:
         src, dst = (
             self._writer.column("edge", name, n + extra, (), np.int64) for name in ("src", "dst")
         )
-        fields = FieldWriter(self._writer, "edge", n + extra, edges.fields)
+        apart = [f for f in edges.fields if self._tables.edge_widths and _has_attributes(f)]
+        rest = [f for f in edges.fields if f not in apart]
+        fields = FieldWriter(self._writer, "edge", n + extra, rest)
         with comm.agreed():
             for i, (table, pair) in enumerate(
                 zip(edges.spool.blocks(), numbers.blocks(), strict=True)
@@ -336,6 +344,27 @@ class _Import:
                 for column, there, back in ((src, *ends), (dst, *reversed(ends))):
                     write_runs(column, there, runs[:1])
                     write_runs(column, back, runs[1:])
+
+        def parts(field: Field) -> Iterator[TypedPart]:
+            widths, loops = self._tables.edge_widths, self._tables.loop_width
+            n_relations = len(self._tables.meta.get("relations", ())) or len(widths)
+            for i, table in enumerate(edges.spool.blocks()):
+                (rows,) = field.rows(table)
+                codes = integers(one(table.column(RELATION)))
+                kind = relation_of_columns(codes, n_relations, len(widths))
+                for begin, picked in ((first[i], stay[i]), (n + more[i], added[i])):
+                    yield dense_parts(begin, rows[picked], kind[picked], widths, loops)
+
+        for field in apart:
+            write_typed(
+                writer=self._writer,
+                comm=comm,
+                column=("edge", "attr"),
+                n=n + extra,
+                parts=partial(parts, field),
+                widths=self._tables.edge_widths,
+                rest=self._tables.loop_width,
+            )
         return n + extra
 
     def _runs(
@@ -375,6 +404,11 @@ def _remove_waiting(folder: Path) -> None:
     """Remove the files of rows that waited."""
     with suppress(OSError):
         remove_folder(folder, WAITING)
+
+
+def _has_attributes(field: Field) -> bool:
+    """Whether it is the field of the attributes of edges."""
+    return any(out.name == "attr" for out in field.outputs())
 
 
 def _ends(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:

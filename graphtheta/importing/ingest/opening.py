@@ -31,6 +31,9 @@ class Tables:
         meta: What is kept with it.
         widths: Columns of each type of nodes, if each has all of its own; empty otherwise.
         labels: n_classes and multilabel of a ``gt.Graph``, where its labels do not tell them.
+        edge_widths: Columns of each relation, side by side in the attributes of edges; empty if
+            columns are those of all edges.
+        loop_width: Columns of edges of no relation; None if there are none.
     """
 
     edges: Source
@@ -41,6 +44,8 @@ class Tables:
     meta: Mapping[str, Any] = field(default_factory=dict)
     widths: Sequence[int] = ()
     labels: Mapping[str, Any] = field(default_factory=dict)
+    edge_widths: Sequence[int] = ()
+    loop_width: int | None = None
 
 
 def open_tables(
@@ -93,6 +98,8 @@ def open_tables(
             meta=whole.meta,
             widths=whole.widths,
             labels=whole.labels,
+            edge_widths=whole.edge_widths,
+            loop_width=whole.loop_width,
         )
     opened = partial(open_table, separator=separator, header=header, used=options.used)
     return Tables(

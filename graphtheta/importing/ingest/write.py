@@ -25,6 +25,10 @@ Runs = Sequence[tuple[int, np.ndarray]]
 RaggedRows = tuple[int, np.ndarray, Callable[[], Sequence[np.ndarray]]]
 
 
+# number of the first row, type of each, and its values by type, of a part of rows of several types
+TypedPart = tuple[int, np.ndarray, Callable[[int], np.ndarray]]
+
+
 class FieldWriter:
     """Writes fields of nodes or edges.
 
@@ -205,46 +209,95 @@ def write_once(writer: StoreWriter, comm: Comm, group: str, name: str, values: n
 def write_typed(
     writer: StoreWriter,
     comm: Comm,
+    column: tuple[str, str],
     n: int,
-    blocks: Callable[[], Iterable[tuple[pa.Table, int, np.ndarray]]],
-    field: SparseRows,
+    parts: Callable[[], Iterable[TypedPart]],
     widths: Sequence[int],
+    rest: int | None = None,
 ) -> None:
-    """Write features of nodes that have all columns of their type at the width of each type; see
-    ``graphtheta.base.typed_rows``.
+    """Write rows at the width of each type; see ``graphtheta.base.typed_rows``.
 
     Args:
-        writer, comm, n, blocks: As of ``write_sparse``; rows have their types too.
-        field: Their field.
-        widths: Columns of each type, side by side in the field.
+        writer: The store.
+        comm: The workers.
+        column: Group and name, ("node", "x") or ("edge", "attr").
+        n: Number of rows.
+        parts: Gives the parts of this worker.
+        widths: Columns of each type.
+        rest: Columns of rows of no type; None if there are none.
 
     Raises:
         GraphThetaError: They cannot be written; on all ranks together.
 
     Collective: all ranks of comm.
     """
-
-    def parts() -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-        for table, begin, stay in blocks():
-            rows = table.filter(pa.array(stay))
-            sizes, _, values = field.entries(rows)
-            yield begin, integers(one(rows.column(TYPE))), sizes, values
-
-    sizes_of = [(begin, np.bincount(kind, minlength=len(widths))) for begin, kind, _, _ in parts()]
-    at = [(begin, i) for i, (begin, _) in enumerate(sizes_of)]
+    group, name = column
+    every = [*widths, *([] if rest is None else [rest])]
+    sizes = [(begin, np.bincount(kind, minlength=len(every))) for begin, kind, _ in parts()]
+    at = [(begin, i) for i, (begin, _) in enumerate(sizes)]
     placed = [
-        begins(comm, at, [int(counts[code]) for _, counts in sizes_of])
-        for code in range(len(widths))
+        begins(comm, at, [int(counts[code]) for _, counts in sizes]) for code in range(len(every))
     ]
-    types = writer.column("node", "x.type", n, (), KIND)
+    types = writer.column(group, f"{name}.type", n, (), KIND)
     columns = [
-        writer.column("node", f"x.{code}.rows", size, (width,), np.float32)
-        for code, ((_, size), width) in enumerate(zip(placed, widths, strict=True))
+        writer.column(
+            group,
+            f"{name}.{code if code < len(widths) else 'rest'}.rows",
+            size,
+            (width,),
+            np.float32,
+        )
+        for code, ((_, size), width) in enumerate(zip(placed, every, strict=True))
     ]
     with comm.agreed():
-        for i, (begin, kind, sizes, values) in enumerate(parts()):
+        for i, (begin, kind, rows) in enumerate(parts()):
             types.write(begin, kind.astype(KIND))
             for code in np.unique(kind).tolist():
-                of_type = kind == code
-                rows = values[np.repeat(of_type, sizes)].reshape(int(of_type.sum()), widths[code])
-                columns[code].write(placed[code][0][i], rows)
+                columns[code].write(placed[code][0][i], rows(code))
+
+
+def sparse_parts(
+    blocks: Callable[[], Iterable[tuple[pa.Table, int, np.ndarray]]],
+    field: SparseRows,
+    widths: Sequence[int],
+) -> Iterator[TypedPart]:
+    """Sparse features of nodes that have all columns of their type, for ``write_typed``.
+
+    Args:
+        blocks, field: As of ``write_sparse``; rows have their types too.
+        widths: Columns of each type, side by side in the field.
+    """
+    for table, begin, stay in blocks():
+        rows = table.filter(pa.array(stay))
+        sizes, _, values = field.entries(rows)
+        kind = integers(one(rows.column(TYPE)))
+
+        def of_type(
+            code: int,
+            kind: np.ndarray = kind,
+            sizes: np.ndarray = sizes,
+            values: np.ndarray = values,
+        ) -> np.ndarray:
+            return values[np.repeat(kind == code, sizes)].reshape(-1, widths[code])
+
+        yield begin, kind, of_type
+
+
+def dense_parts(
+    begin: int, rows: np.ndarray, kind: np.ndarray, widths: Sequence[int], rest: int | None
+) -> TypedPart:
+    """Rows with the columns of all types side by side, for ``write_typed``.
+
+    Args:
+        begin: Number of the first row.
+        rows: [m, d].
+        kind: Type of each, [m] int; the number of types for rows of none.
+        widths, rest: As of ``write_typed``.
+    """
+    bounds = np.cumsum([0, *widths])
+
+    def of_type(code: int) -> np.ndarray:
+        columns = slice(bounds[code], bounds[code + 1]) if code < len(widths) else slice(0, rest)
+        return np.ascontiguousarray(rows[kind == code][:, columns])
+
+    return begin, kind, of_type

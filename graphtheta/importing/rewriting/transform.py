@@ -88,7 +88,9 @@ def transform_store(
         _check(Path(store), options, nodes)
         columns = StoreColumns(Path(store))
         graph = columns.graph()
-        _check_types(store, graph, nodes is not None or component == "largest")
+        fewer_nodes = nodes is not None or component == "largest"
+        other_edges = fewer_nodes or (self_loops, duplicates, reverse) != ("keep", "keep", "keep")
+        _check_types(columns, graph, fewer_nodes, other_edges)
         if nodes is not None:
             mask = chosen(graph, nodes, comm)
     if component == "largest":
@@ -137,8 +139,16 @@ def _check(store: Path, options: dict[str, str], nodes: Any) -> None:
         raise FormatError(f"{store} is no store; make one with graphtheta import")
 
 
-def _check_types(store: Any, graph: Graph, fewer_nodes: bool) -> None:
+def _check_types(columns: StoreColumns, graph: Graph, fewer_nodes: bool, other_edges: bool) -> None:
     """Refuse what does not regard types."""
+    store = columns.folder
+    # in stores of earlier versions the attributes of all relations are one array
+    if other_edges and any(c.name == "attr.type" for c in columns.manifest.columns):
+        raise ConfigError(
+            f"{store}: the attributes of each relation are stored apart, and edges cannot be left"
+            " out or added in the store; change the graph, with without_self_loops() or"
+            " keep_edges() for example, and import that"
+        )
     if isinstance(graph.x, TypedRows) and fewer_nodes:
         raise ConfigError(
             f"{store}: the features of each type are stored apart, and nodes cannot be left out in"

@@ -85,6 +85,7 @@ class Whole:
         widths: Columns of each type of nodes, side by side in the sparse features, if each node has
             all of its type; empty otherwise.
         labels: n_classes and multilabel of a ``gt.Graph``, where its labels do not tell them.
+        edge_widths, loop_width: As of ``Tables``.
     """
 
     edges: Source
@@ -93,6 +94,8 @@ class Whole:
     meta: dict[str, Any] = field(default_factory=dict)
     widths: tuple[int, ...] = ()
     labels: dict[str, Any] = field(default_factory=dict)
+    edge_widths: tuple[int, ...] = ()
+    loop_width: int | None = None
 
 
 def whole_graph(graph: Any, used: Collection[str] = ()) -> Whole:
@@ -167,7 +170,14 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
         ConfigError: Sparse edge attributes, or features that are read by rows.
     """
     present = {key: value for key, value in fields.items() if value is not None}
-    if is_sparse(present.get("edge_attr")):
+    attr = present.get("edge_attr")
+    edge_widths: tuple[int, ...] = ()
+    loops = None
+    if isinstance(attr, TypedRows):
+        edge_widths = tuple(attr.widths)
+        loops = attr.rest
+        present["edge_attr"] = attr.toarray()
+    elif is_sparse(attr):
         raise ConfigError(
             f"{name}: sparse edge attributes are no column of a table; make them dense with"
             " toarray()"
@@ -225,7 +235,14 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
     else:
         options["n_nodes"] = int(present.get("n_nodes", 0)) or None
     node_table = memory_source(f"{name}: nodes", nodes) if nodes else None
-    return Whole(memory_source(f"{name}: edges", edges), node_table, options, widths=widths)
+    return Whole(
+        memory_source(f"{name}: edges", edges),
+        node_table,
+        options,
+        widths=widths,
+        edge_widths=edge_widths,
+        loop_width=None if loops is None else int(loops.shape[1]),
+    )
 
 
 def memory_source(

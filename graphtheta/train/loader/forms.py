@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphtheta.base.sparse import is_sparse
+from graphtheta.base.typed_rows import TypedRows, stacked
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.typed import RELATION, TYPE
@@ -144,7 +145,7 @@ def once(batch: Batch) -> tuple[Block, list[int]]:
         parts.append((block, slice(int(np.searchsorted(block.dst, reached)), None)))
         reached = block.n_out
     columns = {
-        name: np.concatenate([block.columns[name][at] for block, at in parts])
+        name: _below([block.columns[name][at] for block, at in parts])
         for name in batch.blocks[0].columns
     }
     edges = Block(
@@ -156,6 +157,11 @@ def once(batch: Batch) -> tuple[Block, list[int]]:
         columns=columns,
     )
     return edges, [len(block.dst[at]) for block, at in parts]
+
+
+def _below(parts: list[Any]) -> Any:
+    """Rows of the blocks of a batch, below each other."""
+    return stacked(parts) if isinstance(parts[0], TypedRows) else np.concatenate(parts)
 
 
 class DGL:

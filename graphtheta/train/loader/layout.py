@@ -55,9 +55,6 @@ class Layout:
         self._labelled = [bool(np.any(labels[own])) for own in nodes]
         self._lacks = (graph.meta.get("node_lacks", {}), graph.meta.get("edge_lacks", {}))
         self._widths = (graph.meta.get("type_widths"), graph.meta.get("relation_widths"))
-        # inverse relations have the columns of those that they reverse
-        inverse = {(d, f"rev_{name}", s): (s, name, d) for s, name, d in self.relations}
-        self._origin = [self.relations.index(inverse.get(x, x)) for x in self.relations]
 
     def nodes(self, batch: Batch) -> dict[str, TypeNodes]:
         """The nodes of each type."""
@@ -82,13 +79,22 @@ class Layout:
 
     def edge_columns(self, block: Block, relation: Relation, at: np.ndarray) -> dict[str, Any]:
         """Values of some edges of a relation by name; ``edge_attr`` with its own columns."""
-        code = self._origin[self.relations.index(relation)]
+        code = self.relations.index(relation)
         columns = {
-            name: _part(x[at], self._widths[1], code) if name == "edge_attr" else x[at]
+            name: self._of_relation(x[at], code) if name == "edge_attr" else x[at]
             for name, x in block.columns.items()
             if name != RELATION and not self._is_lacking(name, code)
         }
         return {name: x for name, x in columns.items() if x.ndim == 1 or x.shape[1]}
+
+    def _of_relation(self, x: Any, code: int) -> Any:
+        """The attributes of edges of a relation, in its columns; inverse relations have those of
+        the relations that they reverse.
+        """
+        if isinstance(x, TypedRows):
+            return x.blocks[code % len(x.blocks)]
+        widths = self._widths[1]
+        return x if widths is None else _part(x, widths, code % len(widths))
 
     def _is_lacking(self, column: str, code: int) -> bool:
         return any(tuple(name) == self.relations[code] for name in self._lacks[1].get(column, ()))

@@ -18,6 +18,7 @@ import numpy as np
 
 from graphtheta.base import rng
 from graphtheta.base.rng import Purpose
+from graphtheta.base.typed_rows import TypedRows
 
 from ...autodiff.expr import COMPUTED, Expr
 from ...autodiff.scope import value_scope
@@ -376,9 +377,14 @@ def _variant(
 ) -> Variant:
     in_place = frozenset(
         (end, name)
-        for end in ("src", "dst")
+        for end in ("src", "dst", "edge")
         for name in phase.reads[end]
-        if isinstance(getattr(columns, end)[name], RowList)
+        if name not in COMPUTED and isinstance(getattr(columns, end)[name], RowList)
+    )
+    typed = frozenset(
+        ("edge", name)
+        for name in phase.reads["edge"]
+        if name not in COMPUTED and isinstance(columns.edge[name], TypedRows)
     )
     return Variant(
         mode=mode,
@@ -390,6 +396,7 @@ def _variant(
         totals=with_gradient,
         dtype=phase.dtype_name,
         in_place=in_place,
+        typed=typed,
         in_order=mode != "sender" or not len(lists.at),
     )
 
@@ -501,6 +508,16 @@ def _inputs(
         return {}
     name = f"{e.leaf[0]}{i}"
     x = getattr(columns, e.leaf[0])[e.leaf[1]]
+    if isinstance(x, TypedRows):
+        data, begin = x.flat
+        return {
+            name: data[:, None],
+            f"kind_of{i}": x.kind,
+            f"at_of{i}": x.positions,
+            f"width_of{i}": np.array([part.shape[1] for part in x.parts]),
+            f"first_of{i}": np.array(x.first),
+            f"begin_of{i}": begin,
+        }
     if not isinstance(x, RowList):
         return {name: _flat(x)}
     array = _flat(x.array).view()

@@ -68,7 +68,7 @@ def forward(
     # every pair has an edge, so its sum needs no zeros to begin with
     sums = buffers.empty((pairs.n, *form.sum_first.shapes(name)[0]), form.sum_first.dtype)
     # edges are in the order of pairs, in which their values would be read at scattered positions
-    copied = _may_be_copied(form.sum_first)
+    copied = _may_be_copied(form.sum_first, columns)
     lists = pairs.in_order("receivers") if copied else pairs.receivers
     fused.forward(
         phase=form.sum_first,
@@ -151,7 +151,11 @@ def _backward_to_products(
 ) -> None:
     """Add the gradients of the products, and of all else that edges read."""
     alone = not (grads.dst or grads.edge or grads.operands)
-    if alone and all(a.linear for a in phase.aggregators.values()) and _may_be_copied(phase):
+    if (
+        alone
+        and all(a.linear for a in phase.aggregators.values())
+        and _may_be_copied(phase, columns)
+    ):
         fused.backward(
             phase=phase,
             columns=_ordered(phase, columns, pairs, "senders"),
@@ -175,11 +179,14 @@ def _backward_to_products(
         )
 
 
-def _may_be_copied(phase: Phase) -> bool:
-    """Whether all edge values that a phase reads are stored, so that they can be copied into
-    another order.
+def _may_be_copied(phase: Phase, columns: PhaseColumns) -> bool:
+    """Whether all edge values that a phase reads are stored in arrays, so that they can be copied
+    into another order.
     """
-    return not COMPUTED.intersection(phase.reads["edge"])
+    read = phase.reads["edge"]
+    return not COMPUTED.intersection(read) and all(
+        isinstance(columns.edge[n], np.ndarray) for n in read
+    )
 
 
 def _ordered(phase: Phase, columns: PhaseColumns, pairs: NodeCodePairs, end: str) -> PhaseColumns:

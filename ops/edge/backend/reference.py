@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.typed_rows import TypedRows
+
 from ...autodiff.expr import Expr
 from ...autodiff.tape import value_of
 from ..aggregator import Segments, State
@@ -145,7 +147,8 @@ def _leaf(e: Expr, columns: PhaseColumns, chunk: Chunk) -> Any:
         return chunk.gid
     if name == "reversed":
         return np.full(len(chunk.gid), columns.reversed, np.int32)
-    return columns.edge[name][chunk.carried if name in columns.carried else chunk.stored]
+    rows = columns.edge[name][chunk.carried if name in columns.carried else chunk.stored]
+    return rows.toarray() if isinstance(rows, TypedRows) else rows
 
 
 def _add(gradients: dict[int, np.ndarray], e: Expr, g: np.ndarray) -> None:

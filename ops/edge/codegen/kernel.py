@@ -373,6 +373,7 @@ def _head(values: Values) -> list[str]:
         "se = start + entry(positions, en)" if v.listed else "se = start + en",
         "ce = offset + en",
     ]
+    lines += values.locating()
     if any(compiled_form(a).ties for a in values.phase.aggregators.values()):
         lines.append(f"tie = entry({values.source.arg('edge_gid')}, se) + tie_shift")
     return ["            " + line for line in lines]

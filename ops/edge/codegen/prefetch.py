@@ -82,7 +82,14 @@ def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
         if f"{kind}{n}" not in arguments:
             continue
         if kind == "edge" and sender and not variant.in_order:
-            reads.append((f"{kind}{n}", "offset + el" if name in variant.carried else "sl", size))
+            row = "offset + el" if name in variant.carried else "sl"
+            if e.leaf in variant.in_place:
+                row = f"entry(rows_{kind}{n}, {row})"
+            elif e.leaf in variant.typed:
+                # where the numbers are is known after two more reads
+                reads.append((f"at_of{n}", row, LINE))
+                continue
+            reads.append((f"{kind}{n}", row, size))
         elif kind not in ("edge", values.fixed_end):
             reads.append(
                 (

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 from ...autodiff.expr import Expr
@@ -11,6 +14,7 @@ from ..source.register_buffer import RegisterBuffer
 from .gradients import Gradients
 from .lowering import Lowering, register
 from .registers import Registers, Text
+from .values import Values
 
 
 class Product(Lowering):
@@ -26,32 +30,36 @@ class Product(Lowering):
         inner = int(np.prod(w.dims[1:]))
         k = x.dims[-1]
         if transposed(e, s.lanes):
+            if v.typed(x):
+                return self._own_columns(r, e, name)
             return r.fold(product_at(e), product_shape(e), products(r, e), r.total(name, e.dims))
         buffer = r.total(name, e.dims)
         matrix = s.arg(f"c{v.number[id(w)]}")
-        array, row = r.memory(x)
+        # of a row of a type only its own columns are multiplied
+        array, row, count, first = v.typed(x) or (*r.memory(x), str(k), "")
+        of_matrix = f"{first} + k_{name}" if first else f"k_{name}"
         lead = int(np.prod(x.dims[:-1]))
         one = s.loads(1)
         if not s.rolled:
             for cell in s.slices(e.dims):
                 buffer.add(cell, s.zeros(cell))
-            with s.block(f"for k_{name} in range({k}):"):
+            with s.block(f"for k_{name} in range({count}):"):
                 for line in range(lead):
                     s.put(f"x{line}_{name} = {one}({array}, {row}, {line * k} + k_{name})")
                 for cell in s.slices(e.dims):
                     line, start = divmod(int(cell.at[0]), inner)
                     entry = s.read(
                         matrix,
-                        f"k_{name}",
+                        of_matrix,
                         LaneSlice(np.arange(start, start + cell.active), cell.active),
                     )
                     buffer.add(cell, f"x{line}_{name} * {entry}")
             return buffer
         for line in range(lead):
-            with s.block(f"for k_{name} in range({k}):"):
+            with s.block(f"for k_{name} in range({count}):"):
                 s.put(f"x_{name} = {one}({array}, {row}, {line * k} + k_{name})")
                 for cell in s.slices((inner,)):
-                    entry = s.read(matrix, f"k_{name}", cell)
+                    entry = s.read(matrix, of_matrix, cell)
                     buffer.add(cell.through(np.arange(inner) + line * inner), f"x_{name} * {entry}")
         return buffer
 
@@ -61,22 +69,84 @@ class Product(Lowering):
         r = to.registers
         x, w = e.args
         if transposed(e, s.lanes):
-            self._transposed(to, e, g)
+            if v.typed(x):
+                self._own_columns_back(to, e, g)
+            else:
+                self._transposed(to, e, g)
             return
         if id(x) in to.on_path:
             self._left(to, e, g)
         if id(w) in to.on_path:
             lead, inner, k = product_shape(e)
             name = s.near_sum(f"gc{v.number[id(w)]}")
-            array, source = r.memory(x)
-            buffer = RegisterBuffer(s, name, (inner,), (name, f"k_{name}"))
-            with s.block(f"for k_{name} in range({k}):"):
+            array, source, count, first = v.typed(x) or (*r.memory(x), str(k), "")
+            of_matrix = f"{first} + k_{name}" if first else f"k_{name}"
+            buffer = RegisterBuffer(s, name, (inner,), (name, of_matrix))
+            with s.block(f"for k_{name} in range({count}):"):
                 for line in range(lead):
                     s.put(f"x_{name} = {s.loads(1)}({array}, {source}, {line * k} + k_{name})")
                     for cell in s.slices((inner,)):
                         buffer.add(
                             cell, f"x_{name} * {g(cell.through(np.arange(inner) + line * inner))}"
                         )
+
+    def _own_columns(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
+        """A few inner products of the numbers of a row of a type, by vectors and a remainder."""
+        s = r.source
+        columns = range(product_shape(e)[1])
+        buffer = RegisterBuffer.scratch(s, name, e.dims)
+        matrix = s.arg(f"ct{r.values.number[id(e.args[1])]}")
+        for h in columns:
+            s.put(f"d{h}_{name} = {s.zeros(LaneSlice(np.arange(s.lanes), s.lanes))}")
+        for size in (s.lanes, 1):
+            load = s.loads(size)
+            with self._numbers(r.values, e, name, size) as first:
+                for h in columns:
+                    entry = f"{load}({matrix}, {h}, {first} + k_{name})"
+                    s.put(f"d{h}_{name} = d{h}_{name} + x_{name} * {entry}")
+            if size > 1:
+                total = s.function("totals1", "lane_tools.totals(1)")
+                for h in columns:
+                    s.put(f"d{h}_{name} = {total}(d{h}_{name})")
+        for h in columns:
+            s.put(f"{buffer.name}[0, {h}] = number(d{h}_{name})")
+        return buffer
+
+    def _own_columns_back(self, to: Gradients, e: Expr, g: Text) -> None:
+        """The gradient of the matrix of ``_own_columns``."""
+        s = to.source
+        v = to.values
+        n = v.number[id(e.args[1])]
+        if id(e.args[1]) not in to.on_path:
+            return
+        columns = range(product_shape(e)[1])
+        near = s.near_sum(f"gct{n}")
+        name = s.name("own")
+        for h in columns:
+            s.put(f"g{h}_{name} = {g(LaneSlice(np.array([h]), 1))}")
+        for size in (s.lanes, 1):
+            load = s.loads(size)
+            store = s.function(f"store{size}", f"lanes.storer({size})")
+            with self._numbers(v, e, name, size) as first:
+                for h in columns:
+                    at = f"{near}, {h}, {first} + k_{name}"
+                    s.put(f"{store}({at}, {load}({at}) + g{h}_{name} * x_{name})")
+
+    @staticmethod
+    @contextmanager
+    def _numbers(v: Values, e: Expr, name: str, size: int) -> Iterator[str]:
+        """A loop over the numbers of a row of a type, ``size`` at a time: as many whole vectors as
+        there are, or what these leave. Gives the column of the first number.
+        """
+        own = v.typed(e.args[0])
+        assert own is not None
+        array, row, count, first = own
+        s = v.source
+        whole = f"{count} // {s.lanes} * {s.lanes}"
+        bounds = f"0, {whole}, {size}" if size > 1 else f"{whole}, {count}"
+        with s.block(f"for k_{name} in range({bounds}):"):
+            s.put(f"x_{name} = {s.loads(size)}({array}, {row}, k_{name})")
+            yield first
 
     def _transposed(self, to: Gradients, e: Expr, g: Text) -> None:
         s = to.source

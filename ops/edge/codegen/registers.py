@@ -185,7 +185,7 @@ class Registers:
         if not e.rows:
             return self.source.arg(f"c{n}"), "0"
         if e.leaf is not None:
-            return self.source.arg(f"{e.leaf[0]}{n}"), self.values.row(e)
+            return self.values.memory(e)
         if n in self.values.saved:
             return self.values.saved[n].memory()
         if self.values.is_alias(e):

@@ -26,6 +26,7 @@ class Values:
         intermediates: Other values that gradients of saved values read, by number.
         fixed_end: The end, "src" or "dst", that all edges of a row share.
         tables: Columns, by id, of which edges read one row of each table, with the index.
+        padded: Numbers of the edge values stored as ``TypedRows`` that are read as whole rows.
     """
 
     def __init__(self, source: Source, phase: Phase, variant: Variant):
@@ -36,6 +37,7 @@ class Values:
         self.saved: dict[int, RegisterBuffer] = {}
         self.intermediates: dict[int, RegisterBuffer] = {}
         self.fixed_end = "src" if variant.mode == "sender" else "dst"
+        self.padded: set[int] = set()
         self.tables = {
             id(e.args[0]): e.args[1] for e in phase.order if e.prim is own_embedding_p and e.rows
         }
@@ -110,10 +112,55 @@ class Values:
             return f"single({self.source.arg('reversed')})"
         if name == "gid":
             return f"single(entry({self.source.arg('edge_gid')}, se))"
-        text = self.source.read(self.source.arg(f"{kind}{self.number[id(e)]}"), self.row(e), cell)
+        text = self.source.read(*self.memory(e), cell)
         # a mask is 0 or 1 in the type of the kernel
         text = f"as_float({text})" if e.dtype.kind == "b" else text
         return self.source.once(text, "row" if kind == self.fixed_end and cell.start == "0" else "")
+
+    def memory(self, e: Expr) -> tuple[str, str]:
+        """The array that an edge reads a leaf in, and the row there."""
+        assert e.leaf is not None
+        n = self.number[id(e)]
+        if e.leaf not in self.variant.typed:
+            return self.source.arg(f"{e.leaf[0]}{n}"), self.row(e)
+        self.typed(e)
+        self.padded.add(n)
+        return self.source.buffer(f"padded{n}", e.dims[0]), "0"
+
+    def typed(self, e: Expr) -> tuple[str, str, str, str] | None:
+        """Where the numbers of an edge are in a leaf that is stored as ``TypedRows``: the array,
+        the row where they begin, their count, and the column of the first; None for others.
+
+        ``locating`` has the lines that these names come from.
+        """
+        if e.leaf is None or e.leaf not in self.variant.typed:
+            return None
+        n = self.number[id(e)]
+        for name in ("kind_of", "at_of", "width_of", "begin_of", "first_of"):
+            self.source.arg(f"{name}{n}")
+        return self.source.arg(f"edge{n}"), f"part_begin{n}", f"part_width{n}", f"part_column{n}"
+
+    def locating(self) -> list[str]:
+        """Lines that locate the numbers of an edge in leaves that are stored as ``TypedRows``."""
+        lines = []
+        for n, e in enumerate(self.phase.order):
+            if f"kind_of{n}" not in self.source.arguments:
+                continue
+            lines += [
+                f"part{n} = np.int64(entry(kind_of{n}, se))",
+                f"part_width{n} = entry(width_of{n}, part{n})",
+                f"part_column{n} = entry(first_of{n}, part{n})",
+                f"part_begin{n} = entry(begin_of{n}, part{n})",
+                f"part_begin{n} += entry(at_of{n}, se) * part_width{n}",
+            ]
+            if n in self.padded:
+                lines += [
+                    f"for i in range({e.dims[0]}):",
+                    f"    padded{n}[0, i] = ZERO",
+                    f"for i in range(part_width{n}):",
+                    f"    padded{n}[0, part_column{n} + i] = edge{n}[part_begin{n} + i, 0]",
+                ]
+        return lines
 
     def row(self, e: Expr) -> str:
         """The row of a leaf that an edge reads."""
@@ -122,7 +169,8 @@ class Values:
         if e.leaf in self.variant.in_place:
             rows = self.source.arg(f"rows_{kind}{self.number[id(e)]}")
             return self.source.once(
-                f"entry({rows}, {kind[0]}r)", "row" if kind == self.fixed_end else ""
+                f"entry({rows}, {'se' if kind == 'edge' else kind[0] + 'r'})",
+                "row" if kind == self.fixed_end else "",
             )
         return {"src": "sr", "dst": "dr"}.get(kind) or (
             "ce" if name in self.variant.carried else "se"

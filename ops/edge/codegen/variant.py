@@ -23,7 +23,8 @@ class Variant:
         totals: Totals with a gradient, and output values with one.
         dtype: Of the numbers.
         residuals: What the kernel by receivers saves for the one by senders.
-        in_place: Columns of nodes that are read through a row list, as (kind, name).
+        in_place: Columns that are read through a row list, as (kind, name).
+        typed: Edge values that are stored as ``TypedRows``, as (kind, name).
         in_order: Whether edge values are in the order in which the kernel visits edges.
         fresh: Whether sums over the edges of a row begin with zeros, and not with what the row
             holds.
@@ -39,5 +40,6 @@ class Variant:
     dtype: str
     residuals: Residuals = ()
     in_place: frozenset[tuple[str, str]] = frozenset()
+    typed: frozenset[tuple[str, str]] = frozenset()
     in_order: bool = False
     fresh: bool = False
