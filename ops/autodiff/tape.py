@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol
 
@@ -214,6 +214,19 @@ class Node:
                 grads.add(x, g, self.name)
 
 
+@dataclass(slots=True)
+class Moment:
+    """A place in the tape at which backward calls a function."""
+
+    action: Callable[[], None]
+    outputs: list[Var] = field(default_factory=list)
+    parameters: list[Parameter] = field(default_factory=list)
+
+    def back(self, grads: Gradients) -> None:
+        """Call it."""
+        self.action()
+
+
 class Unrecorded:
     """``Var.needs_grad`` inside a checkpointed segment: true, but no operation is recorded.
 
@@ -334,6 +347,11 @@ class Tape:
             self.nodes.append(node)
         else:
             self.read.update(dict.fromkeys(node.parameters))
+
+    def at_this_point(self, action: Callable[[], None]) -> None:
+        """Let backward call a function between what is recorded after and before this call."""
+        if self.record and self._marks is True:
+            self.nodes.append(Moment(action))
 
     def part(self, marks: bool | Unrecorded) -> Tape:
         """A tape for a segment of this pass, which starts with the random numbers of this one.

@@ -224,6 +224,15 @@ class GraphArrays:
         return self.relations or tuple(range(self.n_relations))
 
     @property
+    def relation_widths(self) -> list[int]:
+        """Number of columns of ``edge.attr`` along each relation, in the order of their codes: its
+        own, or all if columns are those of all edges.
+        """
+        x = self.edge_attr
+        own = x.widths if isinstance(x, TypedRows) else [self.n_edge_features]
+        return [own[code % len(own)] for code in range(self.n_relations)]
+
+    @property
     def n_types(self) -> int:
         """Number of types of nodes: of those with names, else ``meta["n_types"]`` or, if that is
         more, the largest code of the node column "type" + 1; 0 without the column."""

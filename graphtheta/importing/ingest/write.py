@@ -278,7 +278,8 @@ def sparse_parts(
             sizes: np.ndarray = sizes,
             values: np.ndarray = values,
         ) -> np.ndarray:
-            return values[np.repeat(kind == code, sizes)].reshape(-1, widths[code])
+            own = kind == code
+            return values[np.repeat(own, sizes)].reshape(int(own.sum()), widths[code])
 
         yield begin, kind, of_type
 

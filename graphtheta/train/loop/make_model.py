@@ -52,7 +52,11 @@ def make_model(
         "relations": graph.n_relations,
         "types": graph.n_types,
     }
-    named = {"relation_names": graph.relation_names, "type_names": graph.node_types}
+    named = {
+        "relation_names": graph.relation_names,
+        "relation_widths": graph.relation_widths,
+        "type_names": graph.node_types,
+    }
     with dtype_scope(job.dtype), init_scope(job.seed):
         found = (
             given
