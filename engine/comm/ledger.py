@@ -3,11 +3,17 @@
 Always on. Time belongs to exactly one bucket at any moment: a stage, or the waiting done inside a
 stage. Changing bucket costs one clock read, so a ``with`` block costs two, and the sum of all
 buckets is the time since the ledger was made: nothing is counted twice and nothing is lost.
+
+The same intervals are counted a second time by the part of a batch that they belong to: a layer
+forward or backward, the update, or the rest. Each batch has a record of its parts. Records of
+several ranks are compared at the end of a run; they hold durations, because clocks differ.
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections import deque
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter
 from types import TracebackType
 from typing import Any
@@ -19,7 +25,16 @@ from .event_log import MARK, SPAN, EventLog
 STAGES = ("transform", "move", "gather", "apply", "reduce", "batch", "fetch", "evaluate", "other")
 FIELDS = ("seconds", "wait", "bytes", "messages")
 
+# the layer and what is done there, of time in a batch
+Part = tuple[str, str]
+REST: Part = ("", "rest")
+UPDATE: Part = ("", "update")
+# latest batches of which records are kept
+MOST_BATCHES = 100_000
+
 Snapshot = dict[str, dict[str, float]]
+# number of a batch; seconds and waiting of each of its parts
+BatchRecord = tuple[int, dict[Part, tuple[float, float]]]
 
 
 class _Bucket:
@@ -76,6 +91,9 @@ class Ledger:
         self._waiting = _Bucket(self, None, "wait")
         self._sent_to: dict[int, list[int]] = {}
         self._outer: list[tuple[str, str, float]] = []
+        self._parts: dict[Part, dict[str, float]] = {REST: {"seconds": 0.0, "wait": 0.0}}
+        self._of_part = self._parts[REST]
+        self._batches: deque[BatchRecord] = deque(maxlen=MOST_BATCHES)
         self.current = "other"
         self.event_log: EventLog | None = None
         self.row = "main"
@@ -101,6 +119,51 @@ class Ledger:
     def waiting(self) -> _Bucket:
         """A ``with`` block whose time counts as waiting, not as seconds of the stage around it."""
         return self._waiting
+
+    def switch(self, part: Part) -> None:
+        """Count time under a part of a batch from now on."""
+        self._book()
+        book = self._parts.get(part)
+        if book is None:
+            book = self._parts[part] = {"seconds": 0.0, "wait": 0.0}
+        self._of_part = book
+
+    @contextmanager
+    def part(self, part: Part) -> Iterator[None]:
+        """A ``with`` block whose time belongs to a part of a batch, besides its stages."""
+        outer = self._of_part
+        self.switch(part)
+        try:
+            yield
+        finally:
+            self._book()
+            self._of_part = outer
+
+    @contextmanager
+    def batch(self, number: int) -> Iterator[None]:
+        """A ``with`` block that is one batch, of which a record is kept.
+
+        Args:
+            number: Of the batch, the same on all ranks.
+        """
+        self.switch(REST)
+        for book in self._parts.values():
+            book["seconds"] = 0.0
+            book["wait"] = 0.0
+        yield
+        self.switch(REST)
+        times = {part: (book["seconds"], book["wait"]) for part, book in self._parts.items()}
+        self._batches.append((number, times))
+
+    def batches(self, first: int = 0) -> list[BatchRecord]:
+        """The records of the latest batches, of this ledger and its branches, by number.
+
+        Args:
+            first: Number of the first batch that is wanted.
+        """
+        records = [*self._batches, *(x for branch in self._branches for x in branch._batches)]
+        records.sort(key=lambda record: record[0])
+        return [record for record in records if record[0] >= first][-MOST_BATCHES:]
 
     def sent(self, n_bytes: int, messages: int = 1) -> None:
         """Count messages that this rank sends, under the current stage.
@@ -208,7 +271,9 @@ class Ledger:
 
     def _book(self) -> None:
         now = perf_counter()
-        self._books[self.current][self._field] += now - self._since
+        passed = now - self._since
+        self._books[self.current][self._field] += passed
+        self._of_part[self._field] += passed
         self._since = now
 
     def _exit(self) -> None:

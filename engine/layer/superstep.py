@@ -8,6 +8,7 @@ stored. Messages about a user's functions name the layer, the stage and the reme
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 from graphtheta.errors import ColumnError, UserFunctionError
@@ -22,6 +23,7 @@ from ...ops.edge.program import EdgeProgram, normaliser
 from ...ops.edge.program_cache import ProgramCache
 from ...ops.edge.symbolic import SymbolicTrace, record
 from ...ops.functions.rows import prefix
+from ..comm.ledger import REST
 from ..view.level import Level
 from ..view.view import PRECOMPUTED
 from .context import ActiveGraph, Superstep, check_direction
@@ -114,6 +116,17 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
 
     Collective: all ranks of the view's partition.
     """
+    tape = current()
+    ledger = graph.ledger
+    name = f"{len(graph.supersteps) + 1} {type(layer).__name__}"
+    tape.at_this_point(partial(ledger.switch, REST))
+    with ledger.part((name, "forward")):
+        out = _superstep(layer, graph, h, extra)
+    tape.at_this_point(partial(ledger.switch, (name, "backward")))
+    return out
+
+
+def _superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, Any]) -> Any:
     owner = type(layer).__name__
     ledger = graph.ledger
     current().dtype = graph.dtype

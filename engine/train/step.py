@@ -311,8 +311,10 @@ class Training(ViewSupply):
         """
         ledger = self.job_comm.ledger
         place = self.own_view
-        with ledger.span(
-            f"view {number + place + 1}", step=step + 1, version=self.versions.version_of(step)
+        version = self.versions.version_of(step)
+        with (
+            ledger.batch(number),
+            ledger.span(f"view {number + place + 1}", step=step + 1, version=version),
         ):
             prepared = make()
             deliver = partial(self.versions.deliver, step=step, position=position, groups=groups)

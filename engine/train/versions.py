@@ -29,6 +29,7 @@ from graphtheta.errors import FormatError
 from ...ops.autodiff.tape import Change, Parameter, version_scope
 from ...ops.optimisers.optim import Optimiser
 from ..comm.communicator import Comm
+from ..comm.ledger import UPDATE
 from .table import LearnedTable
 from .update import UpdateRule
 
@@ -221,7 +222,8 @@ class ParameterManager:
             for update, values in step.changes[position]:
                 update(*values)
         step.add_rows()
-        with self.comm.ledger.span("update", version=self.newest + 1):
+        ledger = self.comm.ledger
+        with ledger.span("update", version=self.newest + 1), ledger.part(UPDATE):
             scale = self.rule.apply(self.optimiser, step.total(), self.newest, step.squares)
             for table in self.tables:
                 table.update(self.rule.factor(self.newest), scale)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from graphtheta.engine.comm import ledger as module
-from graphtheta.engine.comm.ledger import FIELDS, STAGES, Ledger
+from graphtheta.engine.comm.ledger import FIELDS, REST, STAGES, UPDATE, Ledger
 
 
 @pytest.fixture
@@ -70,3 +72,52 @@ def test_an_error_closes_its_stage(clock):
 def test_no_such_stage():
     with pytest.raises(KeyError):
         Ledger().stage("lunch")
+
+
+def test_parts_of_a_batch_add_up_to_its_time(clock):
+    ledger = Ledger()
+    clock(5)
+    for number in (3, 4):
+        with ledger.batch(number):
+            clock(1)
+            with ledger.part(("1 GCN", "forward")):
+                clock(10)
+                with ledger.stage("move"), ledger.waiting():
+                    clock(100)
+            ledger.switch(("1 GCN", "backward"))
+            clock(1000)
+            with ledger.part(UPDATE):
+                clock(10_000)
+            clock(1000)
+            ledger.switch(REST)
+        clock(7)
+    (number, times), (_, again) = ledger.batches()
+    assert number == 3 and times == again
+    assert times == {
+        REST: (1, 0),
+        ("1 GCN", "forward"): (10, 100),
+        ("1 GCN", "backward"): (2000, 0),
+        UPDATE: (10_000, 0),
+    }
+
+
+def test_batches_of_all_channels_are_in_the_order_of_their_numbers(clock, monkeypatch):
+    monkeypatch.setattr(module, "MOST_BATCHES", 4)
+    ledger = Ledger()
+    branch = ledger.branch()
+    branch.resume()
+    for number in range(7):
+        with (branch if number % 3 else ledger).batch(number):
+            clock(number)
+    # each channel has its latest ones, so that those are complete
+    assert [n for n, _ in ledger.batches()] == [3, 4, 5, 6]
+    assert [times[REST][0] for _, times in ledger.batches(5)] == [5, 6]
+
+
+def test_an_error_leaves_a_part(clock):
+    ledger = Ledger()
+    with ledger.batch(0):
+        with suppress(ValueError), ledger.part(UPDATE):
+            raise ValueError
+        clock(1)
+    assert ledger.batches()[0][1][REST] == (1, 0)

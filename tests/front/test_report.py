@@ -17,11 +17,12 @@ import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.cli import doctor
 from graphtheta.cli.command import train_once
+from graphtheta.engine.comm.ledger import UPDATE
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import DataError
 from graphtheta.inspect.reports import chart
 from graphtheta.inspect.reports.page import imbalance, slowest
-from graphtheta.inspect.reports.profile import LISTED, Profile
+from graphtheta.inspect.reports.profile import LISTED, Batches, Profile
 from graphtheta.run.job.job import Job
 
 pytestmark = pytest.mark.reference
@@ -185,6 +186,88 @@ def test_profile_of_views_in_flight(here: Path) -> None:
             [np.add(book.seconds, book.wait) for book in profile.stages.values()], axis=1
         ).sum()
         assert total > part * profile.elapsed > 0
+
+
+# how a model of two layers is trained
+OF_LAYERS: dict[str, dict[str, object]] = {
+    "global": {},
+    "mini": {"strategy": "mini", "batch_size": 40},
+    "in flight": {"strategy": "mini", "batch_size": 40, "views_in_flight": 3, "staleness": 1},
+    "alone": {"strategy": "mini", "batch_size": 40, "mode": "independent"},
+    "recomputed": {"strategy": "cluster", "clusters": 6, "recompute": True},
+    "one worker": {},
+}
+
+
+@pytest.mark.parametrize("name", OF_LAYERS)
+def test_every_layer_has_times_on_every_worker(here: Path, name: str) -> None:
+    keys = OF_LAYERS[name]
+    ranks = 1 if name == "one worker" else 3
+    batches = Profile.read(run(ranks, **keys) / "profile.json").batches
+    assert batches is not None and batches.count > 0
+    parts = {(p.layer, p.part): p for p in batches.parts}
+    assert set(parts) == {
+        *((layer, part) for layer in ("1 GCN", "2 GCN") for part in ("forward", "backward")),
+        ("", "update"),
+        ("", "rest"),
+    }
+    assert [p.part for p in batches.parts][-2:] == ["update", "rest"]
+    for p in (*parts.values(), batches):
+        assert 0 <= p.spread.p95 <= p.spread.largest and p.spread.mean <= p.spread.largest
+        assert ranks > 1 or p.spread.largest == 0
+    for p in parts.values():
+        assert len(p.seconds) == len(p.wait) == ranks
+    # another thread may update, and a worker may have no view of its own in a batch
+    for (_, part), p in parts.items():
+        assert sum(p.seconds) > 0, part
+
+
+def test_batches_are_those_after_the_first_evaluation(here: Path) -> None:
+    """All of them in a run with one evaluation, and none of those before it was resumed."""
+    keys: dict[str, object] = {"strategy": "mini", "batch_size": 40}
+    for more, evaluations in (({"epochs": 4}, 4), ({"eval_every": 4}, 1)):
+        folder = run(2, **keys, **more)
+        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        assert len(rows) == evaluations
+        batches = Profile.read(folder / "profile.json").batches
+        assert batches is not None
+        assert batches.count == rows[-1]["step"] - (rows[0]["step"] if evaluations > 1 else 0)
+
+
+def test_workers_that_are_apart() -> None:
+    """The spread of each part, and of whole batches, which need not be the sum."""
+    seconds = np.zeros((3, 4, 2, 2))
+    seconds[:, :, 0, 0] = [[1, 1, 1, 1], [1, 1, 1, 5], [1, 1, 1, 1]]
+    seconds[:, :, 1, 0] = [[6, 2, 2, 6], [2, 2, 2, 2], [2, 2, 2, 2]]
+    seconds[2, :, 0, 1] = 8
+    batches = Batches.of([("1 GCN", "forward"), UPDATE], seconds)
+    forward, update = batches.parts
+    assert (forward.spread.mean, forward.spread.largest) == (1, 4)
+    assert (update.spread.mean, update.spread.largest) == (2, 4)
+    # in the last batch the one that is slow forward is not the one that is slow to update
+    assert (batches.spread.mean, batches.spread.largest) == (2, 4)
+    assert forward.seconds == [1, 2, 1] and forward.wait == [0, 0, 8]
+    titles, rows = batches.table()
+    assert [row[0] for row in rows] == ["1 GCN forward", "update"]
+    assert all(len(row) == len(titles) for row in rows)
+    assert batches.workers()[0] == ("1 GCN forward", "1000.000", "2000.000", "1000.000")
+
+
+def test_reports_show_times_of_layers(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run(2, strategy="mini", batch_size=40)
+    printed = capsys.readouterr().out
+    main(["report", str(folder)])
+    page = read_page(folder / "report.html").text
+    for text in (printed, page):
+        assert "1 GCN backward" in text and "fastest and the slowest worker" in text
+    assert "milliseconds on each worker" in page
+    # a profile of an earlier version has none
+    path = folder / "profile.json"
+    record = json.loads(path.read_text())
+    del record["batches"]
+    path.write_text(json.dumps(record))
+    main(["report", str(folder)])
+    assert "Time per layer" not in read_page(folder / "report.html").text
 
 
 def test_bytes_of_moves_are_those_of_the_stage(here: Path) -> None:

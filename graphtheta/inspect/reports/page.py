@@ -93,6 +93,8 @@ def _figures(profile: Profile) -> dict[str, Any]:
     few = profile.ranks <= LISTED + 1
     return {
         "stages": list(_stages(profile)),
+        "listed": LISTED,
+        "ranks": [f"rank {rank}" for rank in range(profile.ranks)],
         "sent": float(sent.sum()),
         "messages": round(float(messages.sum())),
         "heat": _all_pairs(profile, sent) if few else None,

@@ -16,14 +16,16 @@ from graphtheta.base.console import amount, figure, say, table
 from graphtheta.base.memory import peak_bytes
 from graphtheta.base.strict_json import to_json
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.engine.comm.ledger import STAGES
+from graphtheta.engine.comm.ledger import REST, STAGES, UPDATE
 from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
-from graphtheta.inspect.reports.profile import LISTED, Book, Profile
+from graphtheta.inspect.reports.profile import LISTED, Batches, Book, Profile
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.keyfile import JOB_FILE
 from graphtheta.run.job.run_files import METRICS_FILE, PROFILE_FILE, RESULT_FILE
 
 FIELDS = ("seconds", "wait", "bytes", "messages")
+# parts of a batch that are listed after those of layers
+LAST = (UPDATE, REST)
 # number of progress lines in a log file, in place of a progress bar
 LINES = 20
 
@@ -57,6 +59,9 @@ class RunLog:
         self._before = comm.ledger.snapshot()
         self._sent = self._sent_before = comm.ledger.receivers(comm.size)
         self._clock = self._clock_before = perf_counter()
+        # number of the first batch after the first evaluated epoch
+        self._first_batch = 0
+        self._batches: Batches | None = None
 
     def begin(self, history: list[dict[str, Any]]) -> None:
         """Begin the log, or continue it after the rows of ``history``; replaces other runs.
@@ -110,6 +115,10 @@ class RunLog:
             if self._bar is not None:
                 self._bar.close()
             say(self.time_table())
+            if self._batches is not None:
+                say(f"\ntime per batch\n{table(*self._batches.table())}")
+                if self.comm.size > 1:
+                    say(self._batches.text())
 
     @property
     def _new(self) -> list[dict[str, Any]]:
@@ -138,6 +147,8 @@ class RunLog:
             self._clock_before = self._clock
         self._sent = self.comm.ledger.receivers(self.comm.size)
         self._clock = perf_counter()
+        if not self._new:
+            self._first_batch = max((n for n, _ in self.comm.ledger.batches()), default=-1) + 1
         mean = ranks.mean(axis=0).tolist()
         times = {
             "time": {
@@ -177,6 +188,7 @@ class RunLog:
         """
         if not self._new:
             return
+        self._batches = self._times_of_batches()
         sent = self._sent - self._sent_before
         most = np.argsort(-sent[:, 0], kind="stable")[:LISTED]
         most = most[sent[most, 1] > 0]
@@ -202,11 +214,31 @@ class RunLog:
                 stages=dict(zip(STAGES, books, strict=True)),
                 sent=memory[:, 2:].tolist(),
                 largest=np.concatenate(largest).tolist(),
+                batches=self._batches,
                 predicted=memory[:, 0].tolist(),
                 measured=memory[:, 1].tolist(),
                 fallbacks=fallbacks,
             )
             profile.write(self.job.folder / PROFILE_FILE)
+
+    def _times_of_batches(self) -> Batches | None:
+        """Times of the batches after the first evaluated epoch, on rank 0; None elsewhere, and
+        without batches.
+
+        Collective: all ranks of comm.
+        """
+        records = self.comm.ledger.batches(self._first_batch if len(self._new) > 1 else 0)
+        parts = list(dict.fromkeys(part for _, times in records for part in times))
+        # the rest is there before a layer
+        parts = [part for part in parts if part not in LAST] + [p for p in LAST if p in parts]
+        none = (0.0, 0.0)
+        times = np.array(
+            [[of.get(part, none) for part in parts] for _, of in records], np.float64
+        ).reshape(len(records), len(parts), 2)
+        every = self.comm.gather_rows(times)
+        if every is None or not len(records):
+            return None
+        return Batches.of(parts, np.stack(every))
 
     def _show(self, row: dict[str, Any]) -> None:
         shown = {"loss": row["loss"]} | {
