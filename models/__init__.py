@@ -3,12 +3,15 @@
 if __name__ != "graphtheta.models":
     raise ImportError("import graphtheta.models, not models")
 
+from .appnp import APPNP
 from .build import build_model
 from .decoder import DotDecoder, EdgeDecoder, HadamardDecoder, NodeHead
 from .design import Design, NetworkOptions
 from .gat import GAT
 from .gat_e import GATE
+from .gatv2 import GATv2
 from .gcn import GCN
+from .gcnii import GCNII
 from .gin import GIN
 from .gine import GINE
 from .gipa import GIPA
@@ -16,23 +19,29 @@ from .hgt import HGT
 from .mlp import MLP, Linear
 from .network import Network
 from .norm import BatchNorm, LayerNorm
+from .pna import PNA
 from .registry import MODELS, register_model
 from .rgat import RGAT
 from .rgcn import RGCN
 from .sage import SAGE
 from .simple_hgn import SimpleHGN
+from .transformer import Transformer
 from .user import load_user
 
 __all__ = [
+    "APPNP",
     "GAT",
     "GATE",
+    "GATv2",
     "GCN",
+    "GCNII",
     "GIN",
     "GINE",
     "GIPA",
     "HGT",
     "MLP",
     "MODELS",
+    "PNA",
     "RGAT",
     "RGCN",
     "SAGE",
@@ -47,6 +56,7 @@ __all__ = [
     "NetworkOptions",
     "NodeHead",
     "SimpleHGN",
+    "Transformer",
     "build_model",
     "load_user",
     "register_model",

@@ -11,7 +11,7 @@ from graphtheta.errors import ConfigError
 from ..engine.layer.layer import Layer
 from ..engine.layer.module import Module
 from .decoder import DotDecoder, EdgeDecoder, HadamardDecoder, NodeHead
-from .design import Design, NetworkOptions, read_options
+from .design import Design, EdgeOptions, NetworkOptions, read_options
 from .mlp import MLP
 from .network import Network
 from .readouts import make_readout
@@ -28,6 +28,7 @@ def build_model(
     *,
     relations: int = 0,
     types: int = 0,
+    log_degree: float = 1.0,
     decoder: str = "none",
     **options: Any,
 ) -> Network:
@@ -39,6 +40,7 @@ def build_model(
         d_out: Number of classes, labels or values.
         d_edge: Width of the edge attributes.
         relations, types: Number of relations of the edges and of types of the nodes.
+        log_degree: Mean of log(degree + 1) over the nodes, ``graph.mean_log_degree()``.
         decoder: "none" for node tasks, "edge" for values of edges, "dot" or "hadamard" for links.
         **options: Options that the model declares; those not given have their defaults.
 
@@ -69,6 +71,7 @@ def build_model(
         o=read_options(design.options, options),
         relations=relations,
         types=types,
+        log_degree=log_degree,
     )
 
 
@@ -83,6 +86,7 @@ def assemble(
     *,
     relations: int = 0,
     types: int = 0,
+    log_degree: float = 1.0,
 ) -> Network:
     """Build a network of a design.
 
@@ -92,7 +96,7 @@ def assemble(
         d_in, d_out, d_edge: Widths of node features, outputs and edge attributes.
         decoder: As in ``build_model``, or a function from the width of node values that makes it.
         o: Options, of the class that the design declares.
-        relations, types: As in ``build_model``.
+        relations, types, log_degree: As in ``build_model``.
 
     Raises:
         ConfigError: Unknown decoder, features that the model needs and the graph lacks, or a
@@ -109,6 +113,11 @@ def assemble(
         raise ConfigError(
             f"{name} reads node features and the graph has none; give it x, for example node"
             " degrees"
+        )
+    if isinstance(o, EdgeOptions) and o.edge_attributes and d_edge < 1:
+        raise ConfigError(
+            f"edge_attributes=True: {name} reads edge attributes and the graph has none; give it"
+            " edge_attr, or leave the option out"
         )
     if design.reads_edges and d_edge < 1:
         raise ConfigError(
@@ -128,6 +137,7 @@ def assemble(
     sizes = {
         **({"relations": relations} if design.relational else {}),
         **({"types": types} if design.typed else {}),
+        **({"log_degree": log_degree} if design.reads_degrees else {}),
     }
     end = d_out if decoder == "none" else o.hidden
     # without layers, the decoder reads the features themselves
@@ -139,10 +149,14 @@ def assemble(
     width = o.hidden if whole else d_in
     for i in range(o.layers):
         last = i == o.layers - 1 and not head_follows
-        layer, width = design.layer(width, end if last else o.hidden, d_edge, last, o, **sizes)
+        numbered = {"number": i + 1} if design.starts else {}
+        layer, width = design.layer(
+            width, end if last else o.hidden, d_edge, last, o, **sizes, **numbered
+        )
         layers.append(layer)
         widths.append(width)
-    _turn(name, layers, o.direction)
+    after = design.end(o) if design.end is not None and o.layers else None
+    _turn(name, layers if after is None else [*layers, after], o.direction)
     width = sum(widths) if o.jumping == "concat" else width
     readout, width = (None, width) if o.readout == "none" else make_readout(o.readout, width)
     head = NodeHead(width, (), end) if head_follows else None
@@ -160,6 +174,8 @@ def assemble(
         decoder=_decoder(decoder, o.hidden if o.layers else d_in, d_out, d_edge),
         plain_end=not head_follows,
         activated=design.activated,
+        starts=design.starts,
+        end=after,
     )
     if o.decay_first_layer_only and o.layers:
         network.decay_first_layer_only()

@@ -92,6 +92,29 @@ class NetworkOptions(Options):
         }
 
 
+class EdgeOptions(NetworkOptions):
+    """Options of models that may read edge attributes."""
+
+    edge_attributes: bool = False
+    """Messages read edge attributes, too (gatv2, transformer, pna)."""
+
+
+class EdgeDropOptions(NetworkOptions):
+    """Options of models that drop edges."""
+
+    edge_drop: float = Field(0.0, ge=0, lt=1)
+    """Probability of dropping an edge in each training step (gipa), or in each propagation of one
+    (appnp).
+    """
+
+
+class TeleportOptions(NetworkOptions):
+    """Options of models whose layers read the first value again."""
+
+    alpha: float = Field(0.1, ge=0, le=1)
+    """Share of the first value in each propagation (appnp) or layer (gcnii)."""
+
+
 @dataclass(frozen=True)
 class Design:
     """A model, as a network of one kind of layer.
@@ -113,6 +136,14 @@ class Design:
             ``relations``, their number.
         typed: Whether it needs types of nodes; its function then has the keyword ``types``, their
             number.
+        reads_degrees: Whether it needs degrees of the training graph; its function then has the
+            keyword ``log_degree``, the mean of log(degree + 1) over the nodes.
+        starts: Whether its layers also read the value in front of the first of them: they are
+            called as ``layer(graph, h, start=value)``, and its function has the keyword
+            ``number``, that of the layer from 1 on.
+        hops: Name of the option that is the number of its hops.
+        end: Function (options) that returns a module called as ``end(graph, h)`` after the last
+            layer, with a result of the same width; None for no such module.
     """
 
     layer: Callable[..., tuple[Module, int]]
@@ -124,3 +155,7 @@ class Design:
     relational: bool = False
     typed: bool = False
     activated: str = "all"
+    reads_degrees: bool = False
+    starts: bool = False
+    hops: str = "layers"
+    end: Callable[..., Module] | None = None

@@ -27,6 +27,19 @@ from .design import Design, NetworkOptions
 NORMALISATIONS = {"sym": -0.5, "row": -1.0}
 
 
+def degree(node: Any, direction: str) -> Any:
+    """Number of edges along which a node receives messages, [n]."""
+    if direction == "both":
+        return add(node.in_degree, node.out_degree)
+    return node.out_degree if direction == "out" else node.in_degree
+
+
+def degree_factor(node: Any, direction: str, norm: str) -> Any:
+    """A power of the degree, 0 where the degree is 0, [n]."""
+    count = degree(node, direction)
+    return mul(minimum(count, 1), power(maximum(count, 1), NORMALISATIONS[norm]))
+
+
 class GCN(Layer):
     """Graph convolution.
 
@@ -52,22 +65,21 @@ class GCN(Layer):
 
     def transform(self, node: Any) -> dict[str, Any]:
         z = matmul(node.h, self.weight) if node.product_first(self.weight) else node.h
-        return {"z": z, "factor": self._factor(node)} if self.norm == "sym" else {"z": z}
+        if self.norm == "row":
+            return {"z": z}
+        return {"z": z, "factor": degree_factor(node, self.direction, self.norm)}
 
     def gather(self, edge: Any) -> Any:
         z = edge.src.z * edge.src.factor if self.norm == "sym" else edge.src.z
         return z * edge.weight
 
     def apply(self, node: Any, total: Any) -> Any:
-        total = mul(total, node.factor if self.norm == "sym" else self._factor(node))
+        factor = (
+            node.factor if self.norm == "sym" else degree_factor(node, self.direction, self.norm)
+        )
+        total = mul(total, factor)
         out = total if node.product_first(self.weight) else matmul(total, self.weight)
         return out if self.bias is None else add(out, self.bias)
-
-    def _factor(self, node: Any) -> Any:
-        """A power of the degree, 0 where the degree is 0, [n]."""
-        degree = node.out_degree if self.direction == "out" else node.in_degree
-        degree = add(degree, node.out_degree) if self.direction == "both" else degree
-        return mul(minimum(degree, 1), power(maximum(degree, 1), NORMALISATIONS[self.norm]))
 
 
 class GCNOptions(NetworkOptions):

@@ -22,8 +22,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import Field
-
 from graphtheta.errors import ConfigError
 
 from ..engine.layer.layer import Layer
@@ -33,7 +31,7 @@ from ..ops.functions.dense import linear
 from ..ops.functions.dropout import dropout
 from ..ops.functions.elementwise import add, minimum, relu
 from ..ops.functions.shape import concat, flatten
-from .design import Design
+from .design import Design, EdgeDropOptions
 from .gat import HeadOptions
 from .mlp import MLP, activation
 
@@ -125,11 +123,9 @@ class GIPA(Layer):
         return add(r, q) if self.agg is None else self.agg(concat([q, r]))
 
 
-class GIPAOptions(HeadOptions):
+class GIPAOptions(HeadOptions, EdgeDropOptions):
     """Options of gipa."""
 
-    edge_drop: float = Field(0.0, ge=0, lt=1)
-    """Probability of dropping an edge in each training step (gipa)."""
     reduce: Literal["sum", "mean", "max"] = "sum"
     """Aggregation of weighted messages in gipa."""
 

@@ -2,7 +2,8 @@
 
     h = x  [embedded]
     for each layer:   h' = act(norm(layer(dropout(h))))  [+ h]
-    [jumping knowledge over all h'], [head([readout](dropout(h)))], [decoder of edges or links]
+    [jumping knowledge over all h'], [end(h)], [head([readout](dropout(h)))], [decoder of edges or
+    links]
 
 Dropout stands in front of every layer and after the last one where a head follows, before the
 readout; a network without layers drops its features once. Residuals and jumping knowledge read the
@@ -66,6 +67,10 @@ class Network(Model):
         decoder: Layer without a sum, which computes values of edges or links from the node values.
         plain_end: Apply no norm, activation or residual to the last layer.
         activated: Layers that the activation follows: "all", "inner" (all but the last) or "none".
+        starts: Whether layers are given the value in front of the first of them, without dropout,
+            as the keyword ``start``.
+        end: Called as ``end(graph, h)`` with the values of the last layer, or those of all with
+            jumping knowledge.
 
     Raises:
         ConfigError: An option is not known, there are no layers that ``jumping`` could read, or
@@ -88,6 +93,8 @@ class Network(Model):
         decoder: Layer | None = None,
         plain_end: bool = True,
         activated: str = "all",
+        starts: bool = False,
+        end: Module | None = None,
     ):
         choices = {
             "residual": (residual, RESIDUALS),
@@ -113,6 +120,7 @@ class Network(Model):
         stack: list[Any] = list(layers)
         self.embed = embed
         self.layers = stack
+        self.end: Any = end
         self.readout = readout
         self.head = head
         self.decoder = decoder
@@ -124,11 +132,13 @@ class Network(Model):
         self.dropout = dropout
         self.residual = residual
         self.jumping = jumping
+        self.starts = starts
 
     def forward(self, graph: ActiveGraph) -> Var:
         h = graph.x
         if self.embed is not None:
             h = ACTIVATIONS[self.activation](self.embed(h))
+        start = _evaluated(h) if self.starts else None
         h = self._passed(h)
         reached: list[Any] = []
         checkpointed = id(self) in graph.settings.recomputed
@@ -136,13 +146,14 @@ class Network(Model):
             run = partial(self._run, segment)
             # the last segment is backpropagated first, so that checkpointing it would save nothing
             h, collected = (
-                recompute(run, graph, h)
+                recompute(run, graph, h, start)
                 if checkpointed and segment.stop < len(self.layers)
-                else run(graph, h)
+                else run(graph, h, start)
             )
             reached += collected
         join = JUMPING[self.jumping]
         h = h if join is None else join(reached)
+        h = h if self.end is None else self.end(graph, h)
         if self.head is not None or not self.layers:
             h = _evaluated(self._entered(h))
         h = h if self.readout is None else read_out(self.readout, graph, h)
@@ -161,11 +172,12 @@ class Network(Model):
         step = max(1, isqrt(n) // 2)
         return [range(i, min(i + step, n)) for i in range(0, n, step)]
 
-    def _run(self, segment: range, graph: ActiveGraph, h: Any) -> tuple[Any, list[Any]]:
+    def _run(self, segment: range, graph: ActiveGraph, h: Any, start: Any) -> tuple[Any, list[Any]]:
         """The value after a segment, and the values in it that jumping knowledge reads."""
         reached = []
+        columns = {"start": start} if self.starts else {}
         for i in segment:
-            z = self.layers[i](graph, self._entered(h))
+            z = self.layers[i](graph, self._entered(h), **columns)
             h = self._finish(i, z, h) if i < len(self.norms) else z
             if i + 1 < len(self.layers) or self.head is not None:
                 h = self._passed(h)
@@ -187,7 +199,10 @@ class Network(Model):
 
     @property
     def _branches(self) -> bool:
-        return self.residual != "none" or self.jumping != "none"
+        """Whether values between layers are stored without dropout, for other readers than the
+        next layer.
+        """
+        return self.residual != "none" or self.jumping != "none" or self.end is not None
 
     def _drop(self, h: Any) -> Any:
         return dropout(h, self.dropout) if self.dropout else h

@@ -8,7 +8,25 @@ from graphtheta.base.arguments import checked
 from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import ConfigError
 
-from . import gat, gat_e, gcn, gin, gine, gipa, hgt, mlp, rgat, rgcn, sage, simple_hgn
+from . import (
+    appnp,
+    gat,
+    gat_e,
+    gatv2,
+    gcn,
+    gcnii,
+    gin,
+    gine,
+    gipa,
+    hgt,
+    mlp,
+    pna,
+    rgat,
+    rgcn,
+    sage,
+    simple_hgn,
+    transformer,
+)
 from .design import Design, NetworkOptions
 
 PUBLISHED: dict[str, Design] = {
@@ -17,8 +35,13 @@ PUBLISHED: dict[str, Design] = {
     "gin": gin.DESIGN,
     "gine": gine.DESIGN,
     "gat": gat.DESIGN,
+    "gatv2": gatv2.DESIGN,
     "gat_e": gat_e.DESIGN,
     "gipa": gipa.DESIGN,
+    "transformer": transformer.DESIGN,
+    "appnp": appnp.DESIGN,
+    "gcnii": gcnii.DESIGN,
+    "pna": pna.DESIGN,
     "rgcn": rgcn.DESIGN,
     "rgat": rgat.DESIGN,
     "simple_hgn": simple_hgn.DESIGN,

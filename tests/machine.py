@@ -30,7 +30,17 @@ MODELS = {
     "gine": ("gine", {"norm": "batch", "train_eps": True}),
     "gat": ("gat", {"attention_dropout": 0.3, "feature_dropout": 0.2, "out_heads": 3}),
     "gat D6": ("gat", {"separate": True}),
+    "gatv2": ("gatv2", {"attention_dropout": 0.3, "feature_dropout": 0.2, "out_heads": 3}),
+    "gatv2 edges": ("gatv2", {"share": True, "edge_attributes": True, "residual": True}),
     "gat_e": ("gat_e", {"residual": True, "attention_dropout": 0.3, "jumping": "concat"}),
+    "transformer": ("transformer", {"attention_dropout": 0.3, "beta": True}),
+    "transformer edges": ("transformer", {"edge_attributes": True, "skip": False}),
+    "appnp": ("appnp", {"propagations": 3, "edge_drop": 0.2}),
+    "appnp deep": ("appnp", {"propagations": 2, "jumping": "concat", "norm": "batch"}),
+    "gcnii": ("gcnii", {"layers": 3}),
+    "gcnii star": ("gcnii", {"shared_weights": False, "theta": 2.0, "norm": "layer"}),
+    "pna": ("pna", {}),
+    "pna edges": ("pna", {"edge_attributes": True, "towers": 2, "norm": "batch", "hidden": 8}),
     "gipa": (
         "gipa",
         {

@@ -27,7 +27,7 @@ def choose_pair(job: Job, graph: Graph, comm: Comm, epochs: int) -> Pair:
         partitioner=job.partitioner,
         masters=job.masters,
         graph=graph,
-        work=TrainingWork(job.layers, job.hidden, epochs, job.seed),
+        work=TrainingWork(job.hops, job.hidden, epochs, job.seed),
         comm=comm,
     )
 

@@ -32,13 +32,28 @@ MODELS = {
     "gin": {"norm": "batch"},
     "gin learned": {"train_eps": True},
     "gat": {"heads": 3, "out_heads": 2},
+    "gatv2": {"heads": 3, "out_heads": 2},
+    "gatv2 edges": {"heads": 2, "edge_attributes": True, "residual": True, "norm": "batch"},
+    "gatv2 shared": {"heads": 2, "share": True, "jumping": "max", "hidden": 4},
+    "transformer": {"heads": 2, "beta": True},
+    "transformer edges": {"heads": 2, "edge_attributes": True, "norm": "batch", "skip": False},
+    "appnp": {"propagations": 3},
+    "appnp deep": {"propagations": 2, "jumping": "concat", "norm": "batch"},
+    "gcnii": {"layers": 3},
+    "gcnii star": {"shared_weights": False},
+    "pna": {"norm": "batch"},
+    "pna edges": {"edge_attributes": True, "towers": 2},
     "gat_e": {"heads": 2, "residual": True},
     "gine": {"norm": "batch"},
     "gine learned": {"train_eps": True, "jumping": "concat"},
     "mlp": {},
 }
 # without a counterpart in DGL
-NOT_DGL = ("sage max", "sage sum", "gat_e", "gine", "gine learned")
+NOT_DGL = (
+    *("sage max", "sage sum", "gat_e", "gine", "gine learned"),
+    *("gatv2", "gatv2 edges", "gatv2 shared", "transformer", "transformer edges"),
+    *("appnp", "appnp deep", "gcnii", "gcnii star", "pna", "pna edges"),
+)
 
 
 def trained(name: str, **keys: Any) -> gt.Trainer:
@@ -117,6 +132,12 @@ def test_weights_have_the_names_and_shapes_of_the_other_library() -> None:
     [
         ("gipa", "pyg", "GIPA has no counterpart in pyg", {}),
         ("gat_e", "dgl", "GATE has no counterpart in dgl", {}),
+        ("gatv2", "dgl", "GATv2 has no counterpart in dgl, whose GATv2Conv adds no bias", {}),
+        ("transformer", "dgl", "Transformer has no counterpart in dgl, which has no such", {}),
+        ("appnp", "dgl", "APPNP has no counterpart in dgl, whose APPNPConv divides by out-", {}),
+        ("gcnii", "dgl", "GCNII has no counterpart in dgl, whose GCN2Conv divides by out-", {}),
+        ("pna", "dgl", "PNA has no counterpart in dgl, whose PNAConv scales", {}),
+        ("appnp", "pyg", "APPNP runs along out edges", {"direction": "out"}),
         ("sage", "dgl", "aggregator='max' has no counterpart", {"aggregator": "max"}),
         ("sage", "pyg", "aggregator='lstm' has no counterpart", {"aggregator": "lstm"}),
         ("gat", "pyg", "separate=True has no counterpart", {"separate": True}),

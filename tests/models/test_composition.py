@@ -44,8 +44,13 @@ PUBLISHED = {
     "gin": ("relu", "all", False, "after"),
     "gine": ("relu", "inner", True, "after"),
     "gat": ("elu", "all", False, "after"),
+    "gatv2": ("elu", "all", False, "none"),
     "gat_e": ("elu", "all", False, "none"),
     "gipa": ("relu", "all", True, "before"),
+    "transformer": ("relu", "all", False, "after"),
+    "appnp": ("relu", "all", False, "after"),
+    "gcnii": ("relu", "all", True, "after"),
+    "pna": ("relu", "all", False, "after"),
     "rgcn": ("relu", "all", False, "after"),
     "rgat": ("elu", "all", False, "after"),
     "simple_hgn": ("elu", "all", False, "none"),
@@ -70,29 +75,41 @@ def visible_dropout(monkeypatch):
     monkeypatch.setattr(network_module, "dropout", lambda h, rate: sin(h))
 
 
+class Started(Alone):
+    """A layer that also reads the value in front of the first one."""
+
+    def forward(self, graph):
+        return self.layers[0](graph, graph.x, start=graph.node("start"))
+
+
 class Through(torch.autograd.Function):
     """One layer of the engine as a function of PyTorch."""
 
     @staticmethod
-    def forward(ctx, part, layer, h, *parameters):
-        model = Alone(layer)
-        view = whole(part, [layer.direction] if isinstance(layer, Layer) else [])
-        x = Var(h.detach().numpy(), view.space, needs_grad=True)
+    def forward(ctx, part, layer, h, start, *parameters):
+        model = Alone(layer) if start is None else Started(layer)
+        along = [part.direction for part in layer.modules() if isinstance(part, Layer)]
+        view = whole(part, along * getattr(layer, "steps", 1))
+        given = {"x": h} if start is None else {"x": h, "start": start}
+        inputs = {
+            name: Var(value.detach().numpy(), view.space, needs_grad=True)
+            for name, value in given.items()
+        }
         with Tape(training=True) as tape:
-            out = model(view, x=x)
-        ctx.taped = tape, out, x, layer.parameters()
+            out = model(view, **inputs)
+        ctx.taped = tape, out, inputs, layer.parameters()
         return torch.from_numpy(np.array(out.value))
 
     @staticmethod
     def backward(ctx, g):
-        tape, out, x, parameters = ctx.taped
+        tape, out, inputs, parameters = ctx.taped
         found = tape.backward(out, g.numpy())
         return (
             None,
             None,
             *(
-                None if found.of(p) is None else torch.from_numpy(np.array(found.of(p)))
-                for p in (x, *parameters)
+                None if p is None or found.of(p) is None else torch.tensor(found.of(p))
+                for p in (inputs["x"], inputs.get("start"), *parameters)
             ),
         )
 
@@ -119,22 +136,22 @@ class Composed:
         centred = z - z.mean(axis, keepdim=True)
         return centred / torch.sqrt((centred**2).mean(axis, keepdim=True) + 1e-5) * scale + shift
 
-    def layer(self, i, h):
+    def layer(self, i, h, start):
         layer = self.net.layers[i]
-        return Through.apply(
-            self.part, layer, h, *(self.w[f"layers.{i}.{n}"] for n, _ in layer.named_parameters())
-        )
+        parameters = [self.w[f"layers.{i}.{n}"] for n, _ in layer.named_parameters()]
+        return Through.apply(self.part, layer, h, start, *parameters)
 
     def __call__(self, x):
         h = x
         w = self.w
         if self.whole:
             h = self.act(h @ w["embed.weights.0"] + w["embed.biases.0"])
+        start = h if self.net.starts else None
         reached = []
         n = len(self.net.layers)
         headed = self.whole or self.jumping != "none" or self.readout
         for i in range(n):
-            z = self.layer(i, torch.sin(h))
+            z = self.layer(i, torch.sin(h), start)
             if i < n - 1 or headed:
                 skips = z.shape == h.shape
                 z = z + h if skips and self.place == "before" else z
@@ -151,6 +168,8 @@ class Composed:
             h = torch.cat(reached, -1)
         elif self.jumping == "max":
             h = torch.stack(reached).amax(0)
+        if self.net.end is not None:
+            h = Through.apply(self.part, self.net.end, h, None)
         if headed:
             h = torch.sin(h)
             h = torch.cos(h) if self.readout else h
@@ -165,7 +184,7 @@ def ours(net, part, x, weights):
         out = net(view, x=x)
         found = tape.backward(out, weights)
     return np.array(out.value), {"x": found.of(x)} | {
-        n: found.of(p) for n, p in net.named_parameters()
+        n: found.of(p) for n, p in net.named_parameters() if p.requires_grad
     }
 
 

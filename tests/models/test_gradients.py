@@ -36,7 +36,16 @@ OWN = {
         "attention_dropout": (0.0, 0.3),
         "feature_dropout": (0.0, 0.2),
     },
+    "gatv2": {
+        "share": (False, True),
+        "attention_dropout": (0.0, 0.3),
+        "edge_attributes": (False, True),
+    },
     "gat_e": {"attention_dropout": (0.0, 0.3), "out_heads": (1, 2)},
+    "transformer": {"beta": (False, True), "edge_attributes": (False, True)},
+    "appnp": {"propagations": (1, 3), "edge_drop": (0.0, 0.2)},
+    "gcnii": {"shared_weights": (False, True)},
+    "pna": {"towers": (1, 2), "edge_attributes": (False, True)},
     "gipa": {"reduce": ("sum", "mean", "max"), "edge_drop": (0.0, 0.2)},
     "mlp": {},
     "rgcn": {"bases": (0, 2), "relation_sum": (True,)},
@@ -45,6 +54,7 @@ OWN = {
     "hgt": {"attention_dropout": (0.0, 0.3)},
 }
 RELATIONS, TYPES = 3, 2
+OF_SCORES = ("weight_dst", "weight_edge", "embed", "att", "bias_dst", "query", "key", "query_bias")
 
 
 @cache
@@ -98,7 +108,9 @@ def gradients(name, draw, decoder, types, options):
     with Tape(seed=draw) as tape:
         out = model(view)
         found = tape.backward(out, rng.standard_normal(out.shape))
-    return {p.name: np.abs(found.of(p)).max(initial=0) for p in model.parameters()}
+    return {
+        p.name: np.abs(found.of(p)).max(initial=0) for p in model.parameters() if p.requires_grad
+    }
 
 
 @pytest.mark.one_in(11)
@@ -164,11 +176,7 @@ def attention(comm, name, options):
         )
     found = {p.name: g for p, g in zip(model.parameters(), sums, strict=True)}
     assert any(g.any() for g in found.values())
-    return {
-        n: g
-        for n, g in found.items()
-        if ".att_" in n or n.endswith(("weight_dst", "weight_edge", "embed"))
-    }
+    return {n: g for n, g in found.items() if n.endswith(OF_SCORES) or ".att_" in n}
 
 
 @pytest.mark.one_in(9)
@@ -181,6 +189,8 @@ def attention(comm, name, options):
         ("gat", {"separate": True, "attention_dropout": 0.3}),
         ("gat_e", {}),
         ("gipa", {}),
+        ("gatv2", {"edge_attributes": True}),
+        ("transformer", {}),
     ],
 )
 def test_scores_of_single_edges_have_no_gradient_at_all(name, options, back_end):

@@ -75,8 +75,8 @@ def test_every_model_is_built_by_name(name):
     [
         ("gcnn", {}, "did you mean 'gcn'"),
         ("gcn", {"hiden": 3}, "did you mean 'hidden'"),
-        ("gcn", {"heads": 2}, "heads.*no meaning for gcn, only for gat, gat_e, gipa"),
-        ("gipa", {"feature_dropout": 0.2}, "no meaning for gipa, only for gat, gat_e"),
+        ("gcn", {"heads": 2}, "heads.*no meaning for gcn, only for gat, gatv2, gat_e, gipa"),
+        ("gipa", {"feature_dropout": 0.2}, "no meaning for gipa, only for gat, gatv2, gat_e"),
         ("gcn", {"layers": -1}, "layers: got -1, expected at least 0"),
         (
             "gcn",
@@ -104,6 +104,10 @@ def test_every_model_is_built_by_name(name):
         ("sage", {"neighbours": 3}, "give a number for 'concat', and none for others"),
         ("sage", {"neighbour_order": "time"}, "only with lstm, gru, concat"),
         ("gipa", {"reduce": "min"}, "sum, mean, max"),
+        ("transformer", {"beta": True, "skip": False}, "skip=False leaves out; choose one"),
+        ("pna", {"towers": 3}, "3 towers do not divide the width 16"),
+        ("appnp", {"alpha": 1.5}, "alpha: got 1.5, expected at most 1"),
+        ("appnp", {"propagations": 0}, "propagations: got 0, expected at least 1"),
         ("gcn", {"decoder": "dot"}, "one score per link"),
         (
             "gcn",
@@ -133,10 +137,16 @@ def test_without_layers_the_decoder_alone_is_left(name):
     )
 
 
-@pytest.mark.parametrize("name", ["gat_e", "gine", "gipa"])
-def test_needs_edge_attributes(name):
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {}) for name in ("gat_e", "gine", "gipa")),
+        *((name, {"edge_attributes": True}) for name in readers("edge_attributes")),
+    ],
+)
+def test_needs_edge_attributes(name, options):
     with pytest.raises(ConfigError, match="edge_attr"):
-        build_model(name, 5, 3)
+        build_model(name, 5, 3, **options)
 
 
 def test_needs_node_features():
@@ -215,7 +225,11 @@ def test_a_model_declares_the_options_that_it_reads(name):
             spy,
             **({"relations": 3} if design.relational else {}),
             **({"types": 2} if design.typed else {}),
+            **({"log_degree": 1.0} if design.reads_degrees else {}),
+            **({"number": 1} if design.starts else {}),
         )
+    if design.end is not None:
+        design.end(spy)
     assert set(design.options.own()) == spy.seen - {*NetworkOptions.model_fields, "has_bias"}
 
 

@@ -95,7 +95,10 @@ def test_option_is_a_key(plugin, tmp_path):
         ({"model": "lazy", "sty": 0.1}, ["unknown key 'sty'", "did you mean 'stay'"]),
         (
             {"model": "lazy", "heads": 3},
-            ["heads=3 has no meaning with model=lazy, only with gat, gat_e, gipa", "--heads"],
+            [
+                "heads=3 has no meaning with model=lazy, only with gat, gatv2, gat_e, gipa",
+                "--heads",
+            ],
         ),
         ({"model": "gcn", "stay": 0.1}, ["stay has no meaning with model=gcn, only with lazy"]),
         ({"model": "lazzy"}, ["'lazzy' is not known", "did you mean 'lazy'"]),

@@ -18,6 +18,7 @@ from graphtheta.base.arguments import checked
 from graphtheta.base.npy import in_files
 from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import TypedRows
+from graphtheta.engine.partition.relation import READOUT
 from graphtheta.errors import DataError
 from graphtheta.graph.data import typed, validation
 from graphtheta.graph.data.columns import Columns, check_columns, described, listed
@@ -32,6 +33,8 @@ EDGE_FIELDS = ("edge_attr", "edge_weight", "edge_y", *EDGE_MASKS)
 COLUMNS = ("node_columns", "edge_columns")
 # rows of a column that are read at a time to hash its values
 ROWS_AT_ONCE = 1 << 14
+# ends of edges that are read at a time to count them
+ENDS_AT_ONCE = 1 << 22
 
 G = TypeVar("G", bound="GraphArrays")
 
@@ -215,6 +218,24 @@ class GraphArrays:
         """Number of relations: of those with names, else ``meta["n_relations"]`` or, if that is
         more, the largest code of the edge column "relation" + 1; 0 without the column."""
         return count_relations(self.edge_columns.get(RELATION), self.meta)
+
+    def mean_log_degree(self, direction: str = "in") -> float:
+        """Mean of log(degree + 1) over the nodes, by which ``gt.models.PNA`` scales; 0 without
+        edges. Nodes that stand for whole graphs do not count.
+
+        Args:
+            direction: Edges that count: those into a node ("in"), out of it ("out"), or "both".
+        """
+        ends = {"in": (self.dst,), "out": (self.src,), "both": (self.src, self.dst)}[direction]
+        count = np.zeros(self.n_nodes, np.int64)
+        # an array in a file is read part by part
+        size = max(self.n_nodes, ENDS_AT_ONCE)
+        for end in ends:
+            for begin in range(0, self.n_edges, size):
+                count += np.bincount(end[begin : begin + size], minlength=self.n_nodes)
+        stands = self.node_columns.get(READOUT)
+        nodes = count if stands is None else count[np.asarray(stands) == 0]
+        return float(np.log1p(nodes).mean()) if len(nodes) else 0.0
 
     @property
     def relation_names(self) -> tuple[Any, ...]:

@@ -11,16 +11,21 @@ from typing import Any
 
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.errors import DataError
+from graphtheta.models.appnp import APPNP
 from graphtheta.models.gat import GAT
 from graphtheta.models.gat_e import GATE
+from graphtheta.models.gatv2 import GATv2
 from graphtheta.models.gcn import GCN, NORMALISATIONS
+from graphtheta.models.gcnii import GCNII
 from graphtheta.models.gine import GINE
 from graphtheta.models.hgt import HGT
 from graphtheta.models.per_relation import PerRelation
+from graphtheta.models.pna import PNA
 from graphtheta.models.readouts import Readout, Set2Set
 from graphtheta.models.rgat import RGAT
 from graphtheta.models.rgcn import RGCN
 from graphtheta.models.simple_hgn import SimpleHGN
+from graphtheta.models.transformer import Transformer
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class Given:
         batch: Number of the graph of each node, [nodes], for readouts of PyTorch Geometric; None if
             all are of one graph.
         batch_size: Number of graphs; None for the largest number + 1.
+        start: The value in front of the first layer.
     """
 
     graph: Any
@@ -47,6 +53,7 @@ class Given:
     node_type: Any = None
     batch: Any = None
     batch_size: int | None = None
+    start: Any = None
 
     @property
     def pyg(self) -> bool:
@@ -126,14 +133,27 @@ def _gcn(layer: GCN, module: Any, h: Any, given: Given) -> Any:
     """With weights of edges after normalisation by numbers of in-edges, as ``models/gcn.py``
     describes it.
     """
-    src, dst = given.ends
-    degree = h.new_zeros(len(h)).index_add(0, dst, h.new_ones(len(dst)))
-    factor = degree.clamp(min=1) ** NORMALISATIONS[layer.norm] * degree.clamp(max=1)
-    weight = factor[dst] * (factor[src] if layer.norm == "sym" else 1)
-    weight = weight if given.edge_weight is None else weight * given.edge_weight
+    weight = _normalised(h, given, layer.norm)
     return (
         module(h, given.graph, weight) if given.pyg else module(given.graph, h, edge_weight=weight)
     )
+
+
+def _normalised(h: Any, given: Given, norm: str) -> Any:
+    """Weights of edges after normalisation, [edges]."""
+    src, dst = given.ends
+    degree = h.new_zeros(len(h)).index_add(0, dst, h.new_ones(len(dst)))
+    factor = degree.clamp(min=1) ** NORMALISATIONS[norm] * degree.clamp(max=1)
+    weight = factor[dst] * (factor[src] if norm == "sym" else 1)
+    return weight if given.edge_weight is None else weight * given.edge_weight
+
+
+def _appnp(layer: APPNP, module: Any, h: Any, given: Given) -> Any:
+    return module(h, given.graph, _normalised(h, given, "sym"))
+
+
+def _gcnii(layer: GCNII, module: Any, h: Any, given: Given) -> Any:
+    return module(h, given.start, given.graph, _normalised(h, given, "sym"))
 
 
 def _gat(layer: GAT, module: Any, h: Any, given: Given) -> Any:
@@ -145,7 +165,7 @@ def _gat(layer: GAT, module: Any, h: Any, given: Given) -> Any:
 
 
 def _with_attributes(layer: Any, module: Any, h: Any, given: Given) -> Any:
-    return module(h, given.graph, given.edge_attr)
+    return module(h, given.graph, None if layer.weight_edge is None else given.edge_attr)
 
 
 def _rgcn(layer: RGCN, module: Any, h: Any, given: Given) -> Any:
@@ -262,6 +282,11 @@ CALLS: dict[type, Callable[[Any, Any, Any, Given], Any]] = {
     GCN: _gcn,
     GAT: _gat,
     GATE: _with_attributes,
+    GATv2: _with_attributes,
+    Transformer: _with_attributes,
+    PNA: _with_attributes,
+    APPNP: _appnp,
+    GCNII: _gcnii,
     GINE: _with_attributes,
     RGCN: _rgcn,
     RGAT: _rgat,

@@ -71,6 +71,8 @@ def _made(x: Any) -> Any:
     """An argument of a constructor."""
     if isinstance(x, dict):
         return {key: _made(part) for key, part in x.items()}
+    if isinstance(x, np.ndarray):
+        return import_module("torch").from_numpy(x)
     return x.make() if isinstance(x, Counterpart) else x
 
 

@@ -22,6 +22,7 @@ from graphtheta.inference.exporting.counterpart import (
     refusal,
 )
 from graphtheta.inference.exporting.decoders import dot, edge, transe, vectors, with_nodes
+from graphtheta.inference.exporting.published import appnp, gatv2, gcnii, pna, transformer
 from graphtheta.inference.exporting.readouts import readout, set2set
 from graphtheta.inference.exporting.relational import (
     Metadata,
@@ -31,21 +32,26 @@ from graphtheta.inference.exporting.relational import (
     rgcn,
     simple_hgn,
 )
+from graphtheta.models.appnp import APPNP
 from graphtheta.models.decoder import DotDecoder, EdgeDecoder, HadamardDecoder, NodeHead
 from graphtheta.models.gat import GAT
 from graphtheta.models.gat_e import GATE
+from graphtheta.models.gatv2 import GATv2
 from graphtheta.models.gcn import GCN
+from graphtheta.models.gcnii import GCNII
 from graphtheta.models.gin import GIN
 from graphtheta.models.gine import GINE
 from graphtheta.models.hgt import HGT
 from graphtheta.models.mlp import MLP, Dense
 from graphtheta.models.norm import BatchNorm, LayerNorm
 from graphtheta.models.per_relation import PerRelation
+from graphtheta.models.pna import PNA
 from graphtheta.models.readouts import Readout, Set2Set
 from graphtheta.models.rgat import RGAT
 from graphtheta.models.rgcn import RGCN
 from graphtheta.models.sage import SAGE
 from graphtheta.models.simple_hgn import SimpleHGN
+from graphtheta.models.transformer import Transformer
 from graphtheta.models.triples import ComplEx, DistMult, RotatE, TransE
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.edge.aggregator import Accumulator
@@ -92,11 +98,12 @@ def counterpart(
             f"{type(layer).__name__} has no counterpart in {library}; layers with one are "
             f"{', '.join(kind.__name__ for kind in CONVERTERS)}"
         )
-    if isinstance(layer, Layer) and layer.direction != "in":
-        raise ConfigError(
-            f"{type(layer).__name__} runs along {layer.direction} edges, layers of {library} along"
-            " in-edges only"
-        )
+    for part in layer.modules():
+        if isinstance(part, Layer) and part.direction != "in":
+            raise ConfigError(
+                f"{type(layer).__name__} runs along {part.direction} edges, layers of {library}"
+                " along in-edges only"
+            )
     return (
         of(layer, library, metadata)
         if isinstance(layer, (HGT, PerRelation))
@@ -337,6 +344,11 @@ CONVERTERS: dict[type, Callable[..., Counterpart]] = {
     GINE: _gine,
     GAT: _gat,
     GATE: _gat_e,
+    GATv2: gatv2,
+    Transformer: transformer,
+    APPNP: appnp,
+    GCNII: gcnii,
+    PNA: pna,
     RGCN: rgcn,
     RGAT: rgat,
     SimpleHGN: simple_hgn,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -26,8 +27,8 @@ def counterparts(model: Network, library: str, metadata: Metadata | None = None)
         metadata: As for ``counterpart``.
 
     Returns:
-        ``embed``, ``readout``, ``head`` and ``decoder`` (None if the network has none), and lists
-        ``layers`` and ``norms``.
+        ``embed``, ``end``, ``readout``, ``head`` and ``decoder`` (None if the network has none),
+        and lists ``layers`` and ``norms``.
 
     Raises:
         ConfigError: A part has no counterpart.
@@ -45,6 +46,7 @@ def counterparts(model: Network, library: str, metadata: Metadata | None = None)
         "embed": of(model.embed),
         "layers": [of(layer) for layer in model.layers],
         "norms": [of(norm) for norm in model.norms],
+        "end": of(model.end),
         "readout": of(model.readout),
         "head": of(model.head),
         "decoder": of(model.decoder),
@@ -183,9 +185,11 @@ def _encoded(model: Network, module: Any, x: Any, given: Given) -> Any:
     Raises:
         DataError: The graph is missing, or lacks what a layer reads.
     """
-    if given.graph is None and not all(isinstance(layer, Dense) for layer in model.layers):
+    dense = all(isinstance(layer, Dense) for layer in model.layers) and model.end is None
+    if given.graph is None and not dense:
         raise DataError("the network has layers that read edges; give edge_index, or a DGLGraph")
     h = x if module.embed is None else module.activation(module.embed(x))
+    given = replace(given, start=h)
     reached = []
     for i, layer in enumerate(module.layers):
         z = call(model.layers[i], layer, h, given)
@@ -196,6 +200,7 @@ def _encoded(model: Network, module: Any, x: Any, given: Given) -> Any:
         h = torch.cat(reached, dim=-1)
     elif model.jumping == "max":
         h = torch.stack(reached).amax(dim=0)
+    h = h if module.end is None else call(model.end, module.end, h, given)
     h = h if module.readout is None else call(model.readout, module.readout, h, given)
     return h if module.head is None else module.head(h)
 

@@ -164,7 +164,7 @@ def planned(
 
 def _placed(job: Job, held: Skeleton, size: int) -> tuple[Pair, Placement]:
     """The pair that divides the graph among some workers, and the division."""
-    work = Training(job.layers, job.hidden, job.epochs, job.seed)
+    work = Training(job.hops, job.hidden, job.epochs, job.seed)
     pair = (
         choose(held.graph, size, work)
         if job.partitioner == AUTO

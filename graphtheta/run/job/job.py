@@ -233,10 +233,10 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         check(self, all_rules(Job.model_fields, {} if ":" in self.task else readers()))
         for key in FANOUTS:
             numbers = getattr(self, key)
-            if len(numbers) not in (0, 1, self.layers) and ":" not in self.model:
+            if len(numbers) not in (0, 1, self.hops) and ":" not in self.model:
                 raise ConfigError(
                     f"{key}={self.as_text(key)} has {len(numbers)} numbers and"
-                    f" layers={self.layers}; give one for each"
+                    f" {self._of_hops}={self.hops}; give one for each"
                 )
         if self.macrobatch != "auto" and self.fetch_batch > int(self.macrobatch):
             raise ConfigError(
@@ -295,6 +295,17 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     def extra_options(self) -> dict[str, Any]:
         """The keys that were given for options of a user's model."""
         return dict(self.__pydantic_extra__ or {})
+
+    @property
+    def _of_hops(self) -> str:
+        """The key that is the number of hops of a model by name."""
+        key = MODELS[self.model].hops if self.model in MODELS else "layers"
+        return key if key in type(self).model_fields else "layers"
+
+    @property
+    def hops(self) -> int:
+        """Hops of a model by name, without those of a readout; of another model, its layers."""
+        return int(getattr(self, self._of_hops))
 
     def views_of_a_step(self, size: int) -> int:
         """Views whose gradients are summed for an update, on so many workers."""

@@ -1,7 +1,8 @@
 """Published settings, by name: the keys of a job that differ from the defaults.
 
 Sources: GCN on Planetoid, https://arxiv.org/abs/1609.02907 (tkipf/gcn train.py); GAT,
-https://arxiv.org/abs/1710.10903; Amazon and Coauthor, Shchur et al.,
+https://arxiv.org/abs/1710.10903; APPNP, https://arxiv.org/abs/1810.05997 (klicpera/ppnp), on other
+splits; Amazon and Coauthor, Shchur et al.,
 https://arxiv.org/abs/1811.05868 (shchur/gnn-benchmark, config/optimized).
 """
 
@@ -45,6 +46,20 @@ _BY_MODEL: dict[str, dict[str, dict[str, Any]]] = {
             "lr": 0.005,
             "weight_decay": 5e-4,
             "epochs": 1000,
+            "patience": 100,
+        },
+        "appnp": {
+            **_PLANETOID,
+            "model": "appnp",
+            "hidden": 64,
+            "propagations": 10,
+            "alpha": 0.1,
+            "dropout": 0.5,
+            "edge_drop": 0.5,
+            "lr": 0.01,
+            "weight_decay": 5e-3,
+            "decay_first_layer_only": True,
+            "epochs": 10_000,
             "patience": 100,
         },
     },

@@ -52,7 +52,7 @@ def make_model(
         "relations": graph.n_relations,
         "types": graph.n_types,
     }
-    named = {
+    named: dict[str, Any] = {
         "relation_names": graph.relation_names,
         "relation_widths": graph.relation_widths,
         "type_names": graph.node_types,
@@ -69,23 +69,25 @@ def make_model(
             return _of_design(
                 design=found,
                 job=job,
+                graph=graph,
                 sizes=sizes,
                 decoder=kind.decoder,
-                whole=READOUT in graph.node_columns,
             )
         _check_factory(found)
         if isinstance(found, Model):
             return _made_already(found, job)
         name = job.model if given is None else getattr(given, "__name__", "the function")
+        if "log_degree" in inspect.signature(found).parameters:
+            named["log_degree"] = graph.mean_log_degree()
         return _check_dtype(_of_factory(found, name, job, {**sizes, **named}), job)
 
 
 def _of_design(
     design: Design,
     job: Job,
+    graph: Graph,
     sizes: dict[str, int],
     decoder: str | Callable[[int], Layer],
-    whole: bool,
 ) -> Model:
     extra = read_extra(design, job.model, job.extra_options)
     own = design.options.model_fields
@@ -98,6 +100,7 @@ def _of_design(
     options = read_options(
         design.options, {key: getattr(job, key) for key in own if key in FIELDS} | extra
     )
+    whole = READOUT in graph.node_columns
     if whole != (options.readout != "none"):
         raise ConfigError(
             "the labels are those of whole graphs; choose how the values of nodes become one of"
@@ -108,7 +111,10 @@ def _of_design(
                 " drop --readout, or make it with gt.whole_graphs"
             )
         )
-    return assemble(job.model, design, **sizes, decoder=decoder, o=options)
+    degrees = (
+        {"log_degree": graph.mean_log_degree(options.direction)} if design.reads_degrees else {}
+    )
+    return assemble(job.model, design, **sizes, **degrees, decoder=decoder, o=options)
 
 
 def _of_factory(factory: Factory, name: str, job: Job, sizes: dict[str, Any]) -> Model:
