@@ -149,6 +149,24 @@ gelu = _operation(elementary.gelu, _FLOATS)
 defvjp(sigmoid, x=lambda g, y, x: g * y * (1 - y))
 
 
+@primitive(
+    "silu",
+    threaded=True,
+    scalar=Scalar(
+        "({0} * sigmoid({0}))",
+        ("{g} * sigmoid({0}) * (T(1) + {0} * (T(1) - sigmoid({0})))",),
+        costly=True,
+    ),
+    traits=_FLOATS,
+)
+def silu(x: Any) -> Any:
+    """x * sigmoid(x), also called swish.
+
+    Source: https://arxiv.org/abs/1606.08415
+    """
+    return x * elementary.sigmoid(x)
+
+
 _PRODUCTS = {0: "single(ONE)", 1: "{0}", 2: "square({0})", 3: "cube({0})"}
 
 

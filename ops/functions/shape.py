@@ -19,8 +19,9 @@ from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation
 from ..autodiff.traits import Shape, Traits, always, first
 from ..rows.columns import sum_over, unbroadcast
+from .comparison import less_equal, where
 from .constant import stop_gradient
-from .elementwise import div, exp, sub
+from .elementwise import div, exp, mul, sqrt, square, sub
 from .rows import as_floats, has_rows, same_dtype, same_rows, trailing
 
 Axis = int | tuple[int, ...] | None
@@ -122,6 +123,67 @@ def min(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
     """Smallest value over trailing axes; NaN, ties and arguments as for ``max``."""
     axes = _axes("min", x, axis)
     return min_p(x, axis=axes, keepdims=keepdims) if axes else x
+
+
+@primitive(
+    "cumsum",
+    threaded=True,
+    traits=Traits(linear=(0,), kept_axes=lambda x, y, static: len(x) + static["axis"]),
+)
+def cumsum_p(x: Any, *, axis: int) -> Any:
+    """Sums of each number along an axis and of those before it."""
+    return np.cumsum(x, axis=axis)
+
+
+defvjp(
+    cumsum_p,
+    x=lambda g, y, x, axis: np.flip(np.cumsum(np.flip(g, axis), axis=axis), axis),
+)
+
+
+@operation
+def cumsum(x: Any, axis: int = -1) -> Any:
+    """Sums of each number of a row along a trailing axis and of those before it, as in NumPy.
+
+    Args:
+        x: [..., d].
+        axis: One negative axis; for a value without rows any.
+
+    Returns:
+        [..., d]; of integers and masks exact counts, in 64 bits.
+
+    Raises:
+        ShapeError: The axis is the row axis or does not exist.
+    """
+    (at,) = _axes("cumsum", x, int(axis))
+    return cumsum_p(x, axis=at)
+
+
+# how many units in the last place of its mean a deviation may have that is rounding error
+_ROUNDING = 16
+
+
+@operation
+def std(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
+    """Standard deviation over trailing axes, the root of the mean of squared deviations as in
+    NumPy; arguments as for ``sum``.
+
+    Where the numbers are equal up to rounding it is 0, and so is its gradient, as for the
+    aggregator "std".
+    """
+    x = as_floats(x)
+    axes = _axes("std", x, axis)
+    middle = mean(x, axis, keepdims=True)
+    variance = mean(square(sub(x, middle)), axis, keepdims)
+    middle = middle if keepdims else reshape(middle, *_without(trailing(x), axes))
+    noise = mul(stop_gradient(middle), _ROUNDING * float(np.finfo(x.dtype).eps))
+    equal = less_equal(variance, square(noise))
+    return where(equal, 0.0, sqrt(where(equal, 1.0, variance)))
+
+
+def _without(shape: Shape, axes: tuple[int, ...]) -> list[int]:
+    """A shape without some of its axes, which are negative."""
+    return [d for i, d in enumerate(shape, -len(shape)) if i not in axes]
 
 
 def softmax_over(x: Any, axis: Any = -1) -> Any:

@@ -177,8 +177,9 @@ class Many(gt.Module):
             (a <= 0.1) * a,
             gt.where((a > 0) & ~(a > 1), 1.0, a),
             gt.layer_norm(a, self.p, self.w),
+            gt.cumsum(gt.silu(a)) + gt.std(a, keepdims=True),
         ]
-        joined = gt.stack(parts, axis=-2)  # [n, 14, 4]
+        joined = gt.stack(parts, axis=-2)  # [n, 15, 4]
         taken = [joined[..., 1:9:2, :], joined[..., [0, 3, 3], :], joined[:, -2:, ::-1]]
         small = gt.concat([gt.flatten(t) for t in taken])
         return gt.concat(

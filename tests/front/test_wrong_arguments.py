@@ -338,11 +338,15 @@ def by_position(function: Callable[..., Any], x: Any) -> Any:
 
 
 def operations() -> dict[str, Call]:
-    one = ("exp", "cos", "relu", "gelu", "sigmoid", "softplus", "absolute", "square", "flatten")
+    one = ("exp", "cos", "relu", "gelu", "sigmoid", "softplus", "absolute", "square", "silu")
     more = ("leaky_relu", "elu", "log_softmax", "layer_norm", "graph_mean", "to_dense", "softmax")
     return {
         **{name: (partial(by_position, getattr(gt, name)), dict(x=X)) for name in (*one, *more)},
-        **{name: (getattr(gt, name), dict(x=X, axis=-1)) for name in ("max", "sum", "mean")},
+        **{
+            name: (getattr(gt, name), dict(x=X, axis=-1))
+            for name in ("max", "sum", "mean", "std", "cumsum")
+        },
+        "flatten": (partial(by_position, gt.flatten), dict(x=X)),
         "maximum": (gt.maximum, dict(x=X, y=X)),
         "power": (gt.power, dict(x=X, exponent=2)),
         "cast": (gt.cast, dict(x=X, dtype="float32")),

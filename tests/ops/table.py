@@ -313,6 +313,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
     "tanh": elementwise(gt.tanh, np.tanh),
     "softplus": elementwise(gt.softplus, lambda x: np.logaddexp(x, 0)),
     "gelu": elementwise(gt.gelu, gelu),
+    "silu": elementwise(gt.silu, lambda x: x * special.expit(x)),
     "leaky_relu": (
         *elementwise(gt.leaky_relu, lambda x: np.where(x > 0, x, 0.01 * x)),
         *(
@@ -384,6 +385,24 @@ TABLE: dict[str, tuple[Case, ...]] = {
     "mean": reduced(gt.mean, np.mean, "float"),
     "max": reduced(gt.max, np.max, "same"),
     "min": reduced(gt.min, np.min, "same"),
+    "std": reduced(gt.std, np.std, "float"),
+    "cumsum": tuple(
+        Case(
+            lambda x, a=axis: gt.cumsum(x, a),
+            lambda x, a=axis: np.cumsum(x, a),
+            (arg,),
+            types="sum",
+            special=True,
+        )
+        for arg, axis in (
+            (VECTOR, -1),
+            (MATRIX, -1),
+            (MATRIX, -2),
+            (Rows((2, 1, 3)), -2),
+            (Rows((0,)), -1),
+            (Whole((2, 3)), -2),
+        )
+    ),
     "softmax": (
         Case(lambda x: gt.softmax(x, axis=-1), softmax, (VECTOR,)),
         Case(lambda x: gt.softmax(x, (-2, -1)), lambda x: softmax(x, (-2, -1)), (MATRIX,)),

@@ -67,6 +67,10 @@ ROWWISE = {
     "tanh": lambda e: gt.tanh(e.src.z + e.dst.y),
     "softplus": lambda e: gt.softplus(e.src.z * 20.0),
     "gelu": lambda e: gt.gelu(e.src.z),
+    "silu": lambda e: gt.silu(e.src.z * 4.0 + e.dst.y),
+    "cumsum": lambda e: (
+        gt.cumsum(e.src.z * e.dst.y) * e.src.z + gt.cumsum(gt.tanh(e.dst.y + e.src.z), -2)
+    ),
     "power": lambda e: gt.power(gt.absolute(e.src.z) + 0.2, 1.7) + e.src.z**3,
     "leaky_relu": lambda e: gt.leaky_relu(e.src.s + e.dst.t, 0.2),
     "elu": lambda e: gt.elu(e.src.z, 0.7),

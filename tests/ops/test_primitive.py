@@ -78,6 +78,7 @@ CASES = {
             "tanh",
             "softplus",
             "gelu",
+            "silu",
             "sin",
             "cos",
         ),
@@ -167,6 +168,7 @@ CASES = {
         ((rows(3), Rows(np.arange(N)), 5), {"rate": 0.4, "site": 1}),
         ((rows(3), Rows(np.arange(N)), None), {"rate": 0.4, "site": 1}),
     ],
+    "cumsum": [((rows(5),), {"axis": -1}), ((rows(3, 2),), {"axis": -2})],
     "standardise": [((rows(5),), {"eps": 1e-5}), ((rows(2, 4),), {"eps": 1e-2})],
     "normalise": [
         ((rows(3), *(fixed(3) for _ in range(4))), {}),

@@ -351,6 +351,12 @@ gelu = _float_function(
 )
 
 
+silu = _float_function(
+    lambda x: x * 0.5 * (1 + np.tanh(x / 2)),
+    lambda x, y: 0.5 * (1 + np.tanh(x / 2)) + x * 0.25 / np.cosh(x / 2) ** 2,
+)
+
+
 def relu(x: Any) -> Value:
     (x,) = promoted(x)
     near(x.x, x)
@@ -511,6 +517,27 @@ def sum(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:
 def mean(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:
     size = math.prod(x.dims[a] for a in _axes(x, axis))
     return div(sum(x, axis, keepdims), float(size))
+
+
+def std(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:
+    x = floating(value(x))
+    axes = _axes(x, axis)
+    kept = x.x.std(axis=axes, keepdims=True)
+    near(kept, x)
+    gap = x.x - x.x.mean(axis=axes, keepdims=True)
+    size = math.prod(x.dims[a] for a in axes)
+    slope = np.where(kept > 0, gap, 0) / np.where(kept > 0, kept * size, 1)
+    y = kept if keepdims else x.x.std(axis=axes)
+    cancels(y, np.isnan(x.x).any(axis=axes, keepdims=keepdims))
+    return Value(y, x.rows, [(x, lambda g: g.reshape(kept.shape) * slope)])
+
+
+def cumsum(x: Value, axis: int = -1) -> Value:
+    (x,) = promoted(x)
+    y = np.cumsum(x.x, axis=axis)
+    cancels(y, np.cumsum(np.isnan(x.x), axis=axis) > 0)
+    back = lambda g: np.flip(np.cumsum(np.flip(g, axis), axis=axis), axis)
+    return Value(y, x.rows, [(x, back)], exact=x.exact)
 
 
 def max(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:

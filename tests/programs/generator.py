@@ -185,6 +185,7 @@ def unary(p: Pool) -> None:
                 "gt.sigmoid({0})",
                 "gt.softplus({0})",
                 "gt.gelu({0})",
+                "gt.silu({0})",
                 "gt.elu({0})",
                 "gt.elu({0}, 0.5)",
                 "gt.leaky_relu({0})",
@@ -428,6 +429,19 @@ def over_axes(p: Pool) -> None:
     p.add(text if how != "sum" or prod(x.dims) < 9 else f"({text} * 0.125)", x)
 
 
+@operation(2)
+def along_an_axis(p: Pool) -> None:
+    """Sums along an axis, and deviations over axes."""
+    x = p.pick(fits=lambda e: bool(e.dims) and prod(e.dims) < 40)
+    x = _of_several(p, x) if p.rng.random() < 0.4 else x
+    n = len(x.dims)
+    if p.rng.random() < 0.5:
+        p.add(f"(gt.cumsum({{0}}, {p.rng.choice((-1, -n))}) * 0.25)", x)
+        return
+    axis = p.rng.choice([-1, -n, *([(-2, -1)] if n > 1 else [])])
+    p.add(f"gt.std({{0}}, {axis}{p.rng.choice(('', ', True'))})", x)
+
+
 def _of_several(p: Pool, x: Entry) -> Entry:
     """Something that no end of an edge has alone: it is not computed once for each node, but by
     kernels.
@@ -645,6 +659,7 @@ def integer_function(p: Pool) -> None:
                 "gt.sin({0})",
                 "gt.softplus({0})",
                 "gt.gelu({0})",
+                "gt.silu({0})",
                 "gt.elu({0})",
                 "gt.leaky_relu({0}, 0.25)",
                 "gt.relu({0})",
@@ -661,7 +676,8 @@ def integer_function(p: Pool) -> None:
 @operation(0.7, "int_mean")
 def integer_over_axes(p: Pool) -> None:
     x = p.pick("ib", lambda e: bool(e.dims) and np.abs(e.value.x).max(initial=0) < 50)
-    p.add(p.rng.choice(("{0}.sum(-1)", "{0}.mean(-1)", "{0}.max(-1)", "{0}.min(-1)")), x)
+    over = ("{0}.sum(-1)", "{0}.mean(-1)", "{0}.max(-1)", "{0}.min(-1)", "gt.cumsum({0})")
+    p.add(p.rng.choice(over), x)
 
 
 @operation(2)

@@ -297,6 +297,7 @@ OPERATORS: dict[str, Operator] = {
     },
     "square": _square,
     "gelu": _gelu,
+    "silu": lambda g, e, x: g.emit("Mul", [x, g.emit("Sigmoid", [x])]),
     "clip": _clip,
     "matmul": _matmul,
     "standardise": _standardise,
@@ -313,6 +314,9 @@ OPERATORS: dict[str, Operator] = {
     "expand_last": lambda g, e, x: g.shaped(e, x),
     "broadcast_to": lambda g, e, x: g.emit(
         "Expand", [x, g.integers(*([1] if e.rows else []), *e.dims)]
+    ),
+    "cumsum": lambda g, e, x: g.emit(
+        "CumSum", [x, g.constant(np.array(e.static["axis"], np.int64))]
     ),
     "concat": lambda g, e, *xs: g.emit("Concat", list(xs), axis=e.static["axis"]),
     # in evaluation nothing is dropped

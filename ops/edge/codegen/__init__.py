@@ -25,6 +25,7 @@ if __name__ != "graphtheta.ops.edge.codegen":
 
 from . import (  # noqa: F401  (register)
     concat,
+    cumulative,
     dropout,
     embedding,
     extremes,
