@@ -46,8 +46,8 @@ class Transformer(Layer):
         skip: Whether to add r_v.
         beta: Whether a gate weighs r_v against the messages.
         attention_dropout: Dropout probability for the attention weights.
-        projection_bias: Whether to add b_q and b_v.
-        bias: Whether to add b.
+        query_bias: Whether to add b_q.
+        bias: Whether to add b_v and b, which shift all outputs.
 
     Raises:
         ConfigError: ``beta`` without ``skip``.
@@ -64,7 +64,7 @@ class Transformer(Layer):
         skip: bool = True,
         beta: bool = False,
         attention_dropout: float = 0.0,
-        projection_bias: bool = True,
+        query_bias: bool = True,
         bias: bool = True,
     ):
         if beta and not skip:
@@ -74,9 +74,8 @@ class Transformer(Layer):
             )
         width = heads * d_out if concat else d_out
         self.query, self.key, self.value = (Parameter.glorot(d_in, heads, d_out) for _ in range(3))
-        self.query_bias, self.value_bias = (
-            Parameter.zeros(heads, d_out) if projection_bias else None for _ in range(2)
-        )
+        self.query_bias = Parameter.zeros(heads, d_out) if query_bias else None
+        self.value_bias = Parameter.zeros(heads, d_out) if bias else None
         self.weight_edge = Parameter.glorot(d_edge, heads, d_out) if d_edge else None
         self.root = Parameter.glorot(d_in, width) if skip else None
         self.bias = Parameter.zeros(width) if skip and bias else None

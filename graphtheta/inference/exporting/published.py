@@ -81,7 +81,7 @@ def transformer(layer: Transformer, library: str) -> Counterpart:
     """``TransformerConv``."""
     _only_pyg(layer, library, "which has no such layer")
     d_in, heads, width = layer.query.shape
-    biased = layer.query_bias is not None or layer.bias is not None
+    biased = layer.query_bias is not None or layer.value_bias is not None
     state = _filled("lin_query.", layer.query, layer.query_bias, biased)
     state |= _filled("lin_key.", layer.key, None, biased)
     state |= _filled("lin_value.", layer.value, layer.value_bias, biased)
