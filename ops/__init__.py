@@ -65,7 +65,7 @@ from .functions.shape import (
 )
 from .functions.typed import typed_matmul
 from .functions.whole_graph import graph_mean, graph_sum
-from .optimisers.optim import SGD, Adam, AdamW, Optimiser
+from .optimisers.optim import SGD, Adam, AdamW, Optimiser, RMSprop
 
 __all__ = [
     "softmax",
@@ -76,6 +76,7 @@ __all__ = [
     "Optimiser",
     "Parameter",
     "Primitive",
+    "RMSprop",
     "RowSpace",
     "RunningStats",
     "Scalar",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,45 @@ def constant(update: int) -> float:
     return 1.0
 
 
+class Plateau:
+    """A factor of learning rates that decays where a model stops to improve.
+
+    It follows from the evaluations so far alone, which all workers share and checkpoints hold.
+
+    Args:
+        decay: Multiplied with the factor after more than ``patience`` evaluations in a row that
+            were no better than the best one before.
+        patience: Number of these evaluations.
+
+    Attributes:
+        factor: The factor.
+    """
+
+    def __init__(self, decay: float, patience: int):
+        self.decay = decay
+        self.patience = patience
+        self.begin(())
+
+    def begin(self, qualities: Iterable[float]) -> None:
+        """Start again, after some evaluations; larger is better."""
+        self.factor = 1.0
+        self._best: float | None = None
+        self._waited = 0
+        for quality in qualities:
+            self.take(quality)
+
+    def take(self, quality: float) -> None:
+        """Count an evaluation."""
+        if self._best is None or quality > self._best:
+            self._best = quality
+            self._waited = 0
+            return
+        self._waited += 1
+        if self._waited > self.patience:
+            self.factor *= self.decay
+            self._waited = 0
+
+
 @dataclass(frozen=True)
 class UpdateRule:
     """What is done with the gradients of a step, summed over views and workers.
@@ -27,10 +66,12 @@ class UpdateRule:
         schedule: Maps the number of an update, counted from 0, to a factor of all learning rates.
         clip_norm: Largest Euclidean norm of all gradients together; longer ones are scaled down to
             it. 0 is off.
+        plateau: A further factor of all learning rates, which evaluations change; None for none.
     """
 
     schedule: Schedule = constant
     clip_norm: float = 0.0
+    plateau: Plateau | None = None
 
     def factor(self, update: int) -> float:
         """The factor of all learning rates for update number ``update``, from 0.
@@ -44,7 +85,7 @@ class UpdateRule:
                 f"lr_schedule gives {factor!r} for update {update}; expected the factor of the"
                 " learning rate, a finite number of at least 0"
             )
-        return float(factor)
+        return float(factor) * (1.0 if self.plateau is None else self.plateau.factor)
 
     def apply(
         self,

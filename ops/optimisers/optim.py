@@ -272,6 +272,68 @@ class AdamW(Adam):
         return self._moved(value=value, g=g, slots=slots, lr=lr, keep=1 - lr * decay)
 
 
+class RMSprop(Optimiser):
+    """Gradients divided by the root of their running mean square; weight decay is added to the
+    gradient.
+
+    Args:
+        alpha: Decay of the running mean square.
+        eps: Added to the root.
+        momentum: Share of the previous step that is kept.
+        centered: Subtract the square of the running mean of gradients, so that the root is their
+            deviation.
+
+    Source: https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf
+    """
+
+    @checked
+    def __init__(
+        self,
+        parameters: Sequence[Parameter],
+        lr: Rates,
+        weight_decay: Rates = 0.0,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        momentum: float = 0.0,
+        centered: bool = False,
+    ):
+        _check("alpha", alpha, 0 <= alpha < 1, "in [0, 1)")
+        _check("eps", eps, eps > 0, "above 0")
+        _check("momentum", momentum, 0 <= momentum < 1, "in [0, 1)")
+        self.slots = (
+            "square",
+            *(("mean",) if centered else ()),
+            *(("momentum",) if momentum else ()),
+        )
+        super().__init__(parameters, lr, weight_decay)
+        self.alpha = alpha
+        self.eps = eps
+        self.momentum = momentum
+        self.centered = centered
+
+    def _next(
+        self,
+        value: np.ndarray,
+        g: np.ndarray,
+        slots: dict[str, np.ndarray],
+        lr: float,
+        decay: float,
+    ) -> np.ndarray:
+        g = g + decay * value if decay else g
+        more = 1 - self.alpha
+        slots["square"] = self.alpha * slots["square"] + more * np.square(g)
+        square = slots["square"]
+        if self.centered:
+            slots["mean"] = self.alpha * slots["mean"] + more * g
+            # of equal gradients the difference may be a rounding error below 0
+            square = np.maximum(square - np.square(slots["mean"]), 0)
+        g = g / (np.sqrt(square) + self.eps)
+        if self.momentum:
+            slots["momentum"] = self.momentum * slots["momentum"] + g
+            g = slots["momentum"]
+        return value - lr * g
+
+
 def _each(name: str, given: Rates, n: int) -> list[float]:
     """One number for each of n parameters."""
     numbers = list(given) if isinstance(given, Sequence) else [given] * n

@@ -15,6 +15,7 @@ from own_loops import GRAPH, KEYS, LINK, MINI, SIZES, close, same, weights
 
 import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.train.update import Plateau
 from graphtheta.errors import ConfigError, DataError, TapeError
 from graphtheta.train.loop.schedule import cosine, step, warm_up
 
@@ -286,6 +287,24 @@ def test_an_update_follows_schedule_groups_and_clipping(size: int) -> None:
         factor = 0.5 if name.startswith("layers.0") else 0.0 if name.endswith("bias") else 1.0
         np.testing.assert_allclose(groups[name], x * factor, rtol=1e-9)
         assert np.allclose(decayed[name], x, rtol=1e-12, atol=0) == (name != "layers.1.weight")
+
+
+@pytest.mark.parametrize("patience", [0, 1, 3])
+def test_a_plateau_decays_as_in_pytorch(patience: int) -> None:
+    torch = pytest.importorskip("torch")
+    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], 1.0)
+    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        optimiser, "max", factor=0.5, patience=patience, threshold=0.0, eps=0.0
+    )
+    ours = Plateau(0.5, patience)
+    qualities = np.random.default_rng(patience).integers(0, 9, 60).tolist()
+    for quality in qualities:
+        theirs.step(quality)
+        ours.take(quality)
+        assert ours.factor == optimiser.param_groups[0]["lr"]
+    again = Plateau(0.5, patience)
+    again.begin(qualities)
+    assert again.factor == ours.factor < 1
 
 
 def test_groups_and_choices_that_mean_nothing_are_refused() -> None:

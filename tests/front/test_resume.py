@@ -89,6 +89,18 @@ RUNS: dict[str, dict[str, Any]] = {
         "groups": {"layers.1.*": {"lr": 0.02, "weight_decay": 0.0}},
         "freeze": ["layers.0.bias"],
     },
+    "mini plateau": {
+        **MINI,
+        "epochs": 7,
+        "lr": 0.3,
+        "lr_schedule": "plateau",
+        "lr_patience": 1,
+        "lr_decay": 0.3,
+        "lr_warmup_updates": 3,
+        "optimiser": "rmsprop",
+        "momentum": 0.5,
+        "centered": True,
+    },
     "mini steps": {**MINI, "steps": 11},
     "cluster": {
         "strategy": "cluster",

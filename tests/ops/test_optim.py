@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from graphtheta.errors import ConfigError, FormatError, ShapeError
-from graphtheta.ops import SGD, Adam, AdamW, Parameter
+from graphtheta.ops import SGD, Adam, AdamW, Parameter, RMSprop
 from graphtheta.ops.optimisers.optim import COMPILED
 from graphtheta.ops.parallel.buffers import BLOCK
 
@@ -12,6 +12,39 @@ MAKERS = {
     "adam": lambda p: Adam(p, 0.05, weight_decay=0.01),
     "adamw": lambda p: AdamW(p, 0.05, weight_decay=0.1),
 }
+RMS = {
+    "plain": {},
+    "decay": {"weight_decay": 0.02, "alpha": 0.9},
+    "momentum": {"momentum": 0.8},
+    "centered": {"centered": True, "eps": 1e-4},
+    "all": {"momentum": 0.9, "centered": True, "weight_decay": 0.1, "alpha": 0.5},
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", RMS)
+def test_rmsprop_agrees_with_pytorch(rng, name, dtype):
+    torch = pytest.importorskip("torch")
+    start = rng.normal(size=(3, 4)).astype(dtype)
+    theirs = torch.tensor(start, requires_grad=True)
+    reference = torch.optim.RMSprop([theirs], 0.05, **RMS[name])
+    p = Parameter(start)
+    ours = RMSprop([p], 0.05, **RMS[name])
+    for g in rng.normal(size=(8, 3, 4)).astype(dtype):
+        theirs.grad = torch.tensor(g)
+        reference.step()
+        ours.step([g])
+    tolerance = 1e-5 if dtype == "float32" else 1e-12
+    np.testing.assert_allclose(p.value, theirs.detach().numpy(), rtol=0, atol=tolerance)
+
+
+def test_rmsprop_of_equal_gradients_stays_finite():
+    """Their deviation is a difference of equal numbers, which may round below 0."""
+    p = Parameter(np.full(50, 0.1, np.float32))
+    optimiser = RMSprop([p], 1e-3, centered=True)
+    for _ in range(3000):
+        optimiser.step([np.linspace(0.1, 0.7, 50, dtype=np.float32)])
+    assert np.isfinite(p.value).all()
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -24,25 +57,31 @@ def test_optimiser_agrees_with_pytorch(golden, name):
         assert np.allclose(p.value, expected, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", MAKERS)
+RESUMED = {
+    **MAKERS,
+    **{f"rmsprop {n}": lambda p, keys=keys: RMSprop(p, 0.05, **keys) for n, keys in RMS.items()},
+}
+
+
+@pytest.mark.parametrize("name", RESUMED)
 def test_optimiser_resumed_goes_on_as_if_never_stopped(rng, name):
     start = rng.normal(size=(2, 3))
     grads = rng.normal(size=(6, 2, 3))
     p = Parameter(start, name="w")
     q = Parameter(start, name="w")
-    whole = MAKERS[name]([p])
-    first = MAKERS[name]([q])
+    whole = RESUMED[name]([p])
+    first = RESUMED[name]([q])
     for i, g in enumerate(grads):
         if i == 3:
             state = first.state()
-            first = MAKERS[name]([q])
+            first = RESUMED[name]([q])
             first.load_state(state)
         whole.step([g])
         first.step([g])
     assert np.array_equal(p.value, q.value)
 
 
-@pytest.mark.parametrize("make", [lambda p: SGD(p, 0.1), *MAKERS.values()])
+@pytest.mark.parametrize("make", [lambda p: SGD(p, 0.1), *RESUMED.values()])
 def test_optimiser_keeps_old_versions_and_types(make):
     p = Parameter(np.ones((2, 2), np.float32))
     old = p.value
@@ -91,6 +130,8 @@ def test_optimiser_refuses_what_does_not_fit():
         lambda p: Adam(p, float("nan")),
         lambda p: Adam(p, 0.1, betas=(1, 0.9)),
         lambda p: AdamW(p, 0.1, eps=0),
+        lambda p: RMSprop(p, 0.1, alpha=1),
+        lambda p: RMSprop(p, 0.1, momentum=-0.1),
         lambda p: Adam(p, 0.1, weight_decay=-1),
     ],
 )

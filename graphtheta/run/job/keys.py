@@ -108,10 +108,12 @@ OF_TRAINING = frozenset(
         "lr_schedule",
         "lr_decay_updates",
         "lr_decay",
+        "lr_patience",
         "lr_warmup_updates",
         "clip_norm",
         "optimiser",
         "momentum",
+        "centered",
         "weight_decay",
         "decay_first_layer_only",
         "negative_groups",
@@ -467,16 +469,23 @@ class TrainKeys(Options):
     lr: float = Field(0.01, gt=0, allow_inf_nan=False)
     """Learning rate."""
     lr_schedule: Annotated[
-        Literal["constant", "cosine", "step"],
-        Needs(("lr_decay_updates",), "needs a number of updates"),
+        Literal["constant", "cosine", "step", "plateau"],
+        Needs(("lr_decay_updates",), "needs a number of updates", "cosine"),
+        Needs(("lr_decay_updates",), "needs a number of updates", "step"),
+        Needs(("lr_patience",), "needs a number of evaluations", "plateau"),
     ] = "constant"
     """Learning rate schedule: constant, cosine annealing to 0 (cosine), or decay by a factor at
-    fixed intervals (step).
+    fixed intervals (step) or where the validation metric does not improve (plateau).
     """
     lr_decay_updates: Annotated[int, OnlyWith("lr_schedule", ("cosine", "step"))] = Field(0, ge=0)
     """Updates until the cosine schedule reaches 0, or between two decays of the step schedule."""
-    lr_decay: Annotated[float, OnlyWith("lr_schedule", ("step",))] = Field(0.1, gt=0, le=1)
-    """Factor by which the step schedule multiplies the learning rate."""
+    lr_decay: Annotated[float, OnlyWith("lr_schedule", ("step", "plateau"))] = Field(
+        0.1, gt=0, le=1
+    )
+    """Factor by which the schedules step and plateau multiply the learning rate."""
+    lr_patience: Annotated[int, OnlyWith("lr_schedule", ("plateau",))] = Field(0, ge=0)
+    """The plateau schedule decays after more evaluations in a row than this number that did not
+    improve the validation metric."""
     lr_warmup_updates: int = Field(0, ge=0)
     """Linear warm-up: updates over which the learning rate rises to its full value, before the
     schedule starts.
@@ -485,10 +494,12 @@ class TrainKeys(Options):
     """Gradient clipping: largest Euclidean norm of all gradients together; larger gradients are
     scaled down to it. 0 disables it.
     """
-    optimiser: Literal["adam", "adamw", "sgd"] = "adam"
+    optimiser: Literal["adam", "adamw", "sgd", "rmsprop"] = "adam"
     """Optimiser."""
-    momentum: Annotated[float, OnlyWith("optimiser", ("sgd",))] = Field(0.0, ge=0, lt=1)
-    """Momentum of sgd."""
+    momentum: Annotated[float, OnlyWith("optimiser", ("sgd", "rmsprop"))] = Field(0.0, ge=0, lt=1)
+    """Momentum of sgd and rmsprop."""
+    centered: Annotated[bool, OnlyWith("optimiser", ("rmsprop",))] = False
+    """Divide by the deviation of gradients in rmsprop, and not by their root mean square."""
     weight_decay: float = Field(5e-4, ge=0, allow_inf_nan=False)
     """Weight decay (L2 penalty); decoupled with adamw."""
     decay_first_layer_only: bool = _declared(NetworkOptions, "decay_first_layer_only")

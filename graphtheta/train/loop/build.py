@@ -38,7 +38,7 @@ from graphtheta.inference.forward.assembly import (
 from graphtheta.inference.forward.reads import columns_read
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.functions.losses.row_loss import RowLoss
-from graphtheta.ops.optimisers.optim import SGD, Adam, AdamW, Optimiser
+from graphtheta.ops.optimisers.optim import SGD, Adam, AdamW, Optimiser, RMSprop
 from graphtheta.run.agreement.digest import Digests, graph_digests
 from graphtheta.run.agreement.ranks import check_graphs, check_jobs, check_models
 from graphtheta.run.embeddings.setup import learned_types
@@ -57,7 +57,7 @@ from graphtheta.train.loop.groups import SETTINGS, Choice, Groups, frozen_parame
 from graphtheta.train.loop.make_model import Factory
 from graphtheta.train.loop.modes import ModeCounts, count_modes
 from graphtheta.train.loop.prepare import build_strategy, choices_of, load_graph, prepare_job
-from graphtheta.train.loop.schedule import schedule_of
+from graphtheta.train.loop.schedule import plateau_of, schedule_of
 from graphtheta.train.reuse.caching.setup import with_cached_columns
 from graphtheta.train.reuse.macrobatch.setup import comm_of_views
 from graphtheta.train.reuse.reuse import Reuse
@@ -181,6 +181,8 @@ class RunSetup(Measured):
         lr, decay = found["lr"], found["weight_decay"]
         if job.optimiser == "sgd":
             return SGD(self.parameters, lr, decay, momentum=job.momentum)
+        if job.optimiser == "rmsprop":
+            return RMSprop(self.parameters, lr, decay, momentum=job.momentum, centered=job.centered)
         return {"adam": Adam, "adamw": AdamW}[job.optimiser](self.parameters, lr, decay)
 
     def reuse(self) -> Reuse:
@@ -307,7 +309,9 @@ def build(
             " --views-per-step"
         )
     rule = UpdateRule(
-        schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm
+        schedule_of(job) if choices.schedule is None else choices.schedule,
+        job.clip_norm,
+        plateau_of(job),
     )
     return RunSetup(
         **vars(assembly),

@@ -35,6 +35,7 @@ class Run(Session):
         "epochs",
         "steps",
         "patience",
+        "lr_patience",
         "eval_every",
         "views_per_step",
         "mode",

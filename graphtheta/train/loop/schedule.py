@@ -1,7 +1,7 @@
 """Learning-rate schedules: from the number of an update to the factor of the learning rate in it.
 
-A schedule depends only on the number of the update, counted from 0, so that a resumed run
-continues it and all workers agree.
+A schedule depends only on the number of the update, counted from 0, and "plateau" on the
+evaluations so far, so that a resumed run continues it and all workers agree.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import cos, pi
 
-from graphtheta.engine.train.update import Schedule, constant
+from graphtheta.engine.train.update import Plateau, Schedule, constant
 from graphtheta.run.job.job import Job
 
 
@@ -32,7 +32,14 @@ SCHEDULES: dict[str, Callable[[Job], Schedule]] = {
     "constant": lambda job: constant,
     "cosine": lambda job: cosine(job.lr_decay_updates),
     "step": lambda job: step(job.lr_decay_updates, job.lr_decay),
+    # evaluations decide, and not the number of the update
+    "plateau": lambda job: constant,
 }
+
+
+def plateau_of(job: Job) -> Plateau | None:
+    """The factor that follows evaluations, if the keys of a job describe one."""
+    return Plateau(job.lr_decay, job.lr_patience) if job.lr_schedule == "plateau" else None
 
 
 def schedule_of(job: Job) -> Schedule:

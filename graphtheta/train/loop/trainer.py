@@ -126,6 +126,8 @@ class Trainer(Session):
         with exclusive(job.folder, self.comm) if writes else nullcontext():
             found = find_checkpoint(job, self.comm) if resumable else None
             run = self._restored(found) if found is not None else Progress()
+            if (plateau := self.setup.rule.plateau) is not None:
+                plateau.begin(self._quality(row, row["loss"])[0] for row in run.history)
             trains = found is None or not self._is_over(run)
             if trains:
                 if found is not None and self.comm.rank == 0:
@@ -335,7 +337,10 @@ class Trainer(Session):
         if log is not None:
             row.update(log.epoch(row))
         self._best_before = self._best
-        if run.take_row(row, metrics, self._quality(metrics, loss), before):
+        quality = self._quality(metrics, loss)
+        if self.setup.rule.plateau is not None:
+            self.setup.rule.plateau.take(quality[0])
+        if run.take_row(row, metrics, quality, before):
             self._best = self._weights
 
     @property
