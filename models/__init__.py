@@ -24,6 +24,7 @@ from .registry import MODELS, register_model
 from .rgat import RGAT
 from .rgcn import RGCN
 from .sage import SAGE
+from .sequential import Sequential
 from .simple_hgn import SimpleHGN
 from .transformer import Transformer
 from .user import load_user
@@ -55,6 +56,7 @@ __all__ = [
     "Network",
     "NetworkOptions",
     "NodeHead",
+    "Sequential",
     "SimpleHGN",
     "Transformer",
     "build_model",

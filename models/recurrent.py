@@ -1,4 +1,5 @@
-"""Recurrent sums: a node takes its messages one after another, in an order of its edges.
+"""Recurrent sums: a node takes its messages one after another, in an order of its edges; and the
+cell of a GRU, for the states of nodes.
 
 LSTM (Hochreiter and Schmidhuber, 1997), without peepholes, as an aggregator of GraphSAGE
 (https://arxiv.org/abs/1706.02216):
@@ -22,9 +23,10 @@ from typing import Any
 
 from graphtheta.base.arguments import checked
 
+from ..engine.layer.module import Module
 from ..engine.layer.ordered import Recurrent
 from ..ops.autodiff.tape import Parameter
-from ..ops.functions.dense import matmul
+from ..ops.functions.dense import linear, matmul
 from ..ops.functions.elementwise import add, mul, sigmoid, sub, tanh
 
 
@@ -93,8 +95,38 @@ class GRU(Recurrent):
             reset, keep = (sigmoid(message[..., i, :]) for i in range(2))
             new = tanh(add(message[..., 2, :], mul(reset, self.inner)))
             return mul(sub(1.0, keep), new)
-        recurrent = matmul(state, self.recurrent)
-        reset, keep = (sigmoid(add(message[..., i, :], recurrent[..., i, :])) for i in range(2))
-        inner = add(recurrent[..., 2, :], self.inner)
-        new = tanh(add(message[..., 2, :], mul(reset, inner)))
-        return add(new, mul(keep, sub(state, new)))
+        return _gru(message, state, self.recurrent, self.inner)
+
+
+class GRUCell(Module):
+    """One step of a GRU on node values, called as ``cell(x, h)``: the new state of each node from
+    an input x, such as what a layer has aggregated, and its state h, [n, d_out].
+
+    ``gt.GRU`` takes the messages of a node one after another; this cell takes one input.
+
+    Args:
+        d_in, d_out: Widths of the input and of the state.
+
+    Attributes:
+        weight, recurrent, bias: W, U and b, [d_in or d_out, 3, d_out]; r, z, n.
+        inner: d, [d_out].
+    """
+
+    @checked
+    def __init__(self, d_in: int, d_out: int):
+        self.weight = Parameter.glorot(d_in, 3, d_out)
+        self.recurrent = Parameter.glorot(d_out, 3, d_out)
+        self.bias = Parameter.zeros(3, d_out)
+        self.inner = Parameter.zeros(d_out)
+
+    def __call__(self, x: Any, h: Any) -> Any:
+        """[n, d_in] and [n, d_out] -> [n, d_out]."""
+        return _gru(linear(x, self.weight, self.bias), h, self.recurrent, self.inner)
+
+
+def _gru(given: Any, state: Any, weight: Parameter, inner: Parameter) -> Any:
+    """The next state, from W x + b, the state, U and d."""
+    recurrent = matmul(state, weight)
+    reset, keep = (sigmoid(add(given[..., i, :], recurrent[..., i, :])) for i in range(2))
+    new = tanh(add(given[..., 2, :], mul(reset, add(recurrent[..., 2, :], inner))))
+    return add(new, mul(keep, sub(state, new)))
