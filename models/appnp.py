@@ -46,7 +46,7 @@ class Propagation(Layer):
         self.edge_drop = edge_drop
 
     def transform(self, node: Any) -> dict[str, Any]:
-        factor = degree_factor(node, self.direction, "sym")
+        factor = degree_factor(node, self.direction)
         return {"z": mul(node.h, factor), "factor": factor}
 
     def gather(self, edge: Any) -> Any:

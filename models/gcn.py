@@ -2,12 +2,15 @@
 
     h'_v = sum over u -> v of  a_uv d_u^-1/2 d_v^-1/2  W h_u  + b          (norm="sym")
     h'_v = sum over u -> v of  a_uv d_v^-1  W h_u  + b                     (norm="row")
+    h'_v = sum over u -> v of  a_uv s_u^-1/2 d_v^-1/2  W h_u  + b          (norm="both")
+    h'_v = sum over u -> v of  a_uv  W h_u  + b                            (norm="none")
 
 Gather multiplies by the factor of the source's degree and by the edge weight a_uv, sum adds, apply
 scales by the factor of the destination's degree. The product with W is taken before or after the
 sum, whichever is cheaper in the batch: the result is the same.
 
-Departures: d counts edges in the layer's direction (in-edges by default), without their weights;
+Departures: d counts edges in the layer's direction (in-edges by default), without their weights,
+and s those in the other one, which is the norm "both" of DGL;
 self loops are not added here but to the graph (``Graph.with_self_loops``); for a degree of 0 the
 factor is 0.
 """
@@ -24,7 +27,10 @@ from ..ops.functions.dense import matmul
 from ..ops.functions.elementwise import add, maximum, minimum, mul, power
 from .design import Design, NetworkOptions
 
-NORMALISATIONS = {"sym": -0.5, "row": -1.0}
+# powers of the degrees of source and destination
+NORMALISATIONS = {"sym": (-0.5, -0.5), "row": (0.0, -1.0), "both": (-0.5, -0.5), "none": (0.0, 0.0)}
+# the direction of a layer whose receivers are the senders of another
+OPPOSITE = {"in": "out", "out": "in", "both": "both"}
 
 
 def degree(node: Any, direction: str) -> Any:
@@ -34,10 +40,10 @@ def degree(node: Any, direction: str) -> Any:
     return node.out_degree if direction == "out" else node.in_degree
 
 
-def degree_factor(node: Any, direction: str, norm: str) -> Any:
+def degree_factor(node: Any, direction: str, exponent: float = -0.5) -> Any:
     """A power of the degree, 0 where the degree is 0, [n]."""
     count = degree(node, direction)
-    return mul(minimum(count, 1), power(maximum(count, 1), NORMALISATIONS[norm]))
+    return mul(minimum(count, 1), power(maximum(count, 1), exponent))
 
 
 class GCN(Layer):
@@ -45,7 +51,7 @@ class GCN(Layer):
 
     Args:
         d_in, d_out: Widths of input and output.
-        norm: "sym" or "row".
+        norm: "sym", "row", "both" or "none".
         bias: Whether to add a bias.
 
     Raises:
@@ -65,19 +71,21 @@ class GCN(Layer):
 
     def transform(self, node: Any) -> dict[str, Any]:
         z = matmul(node.h, self.weight) if node.product_first(self.weight) else node.h
-        if self.norm == "row":
-            return {"z": z}
-        return {"z": z, "factor": degree_factor(node, self.direction, self.norm)}
+        exponent, _ = NORMALISATIONS[self.norm]
+        along = OPPOSITE[self.direction] if self.norm == "both" else self.direction
+        return {"z": z, "factor": degree_factor(node, along, exponent)} if exponent else {"z": z}
 
     def gather(self, edge: Any) -> Any:
-        z = edge.src.z * edge.src.factor if self.norm == "sym" else edge.src.z
+        exponent, _ = NORMALISATIONS[self.norm]
+        z = edge.src.z * edge.src.factor if exponent else edge.src.z
         return z * edge.weight
 
     def apply(self, node: Any, total: Any) -> Any:
-        factor = (
-            node.factor if self.norm == "sym" else degree_factor(node, self.direction, self.norm)
-        )
-        total = mul(total, factor)
+        _, exponent = NORMALISATIONS[self.norm]
+        if self.norm == "sym":
+            total = mul(total, node.factor)
+        elif exponent:
+            total = mul(total, degree_factor(node, self.direction, exponent))
         out = total if node.product_first(self.weight) else matmul(total, self.weight)
         return out if self.bias is None else add(out, self.bias)
 
@@ -85,8 +93,10 @@ class GCN(Layer):
 class GCNOptions(NetworkOptions):
     """Options of gcn."""
 
-    normalisation: Literal["sym", "row"] = "sym"
-    """Normalised adjacency matrix of gcn: D^-1/2 A D^-1/2 (sym) or D^-1 A (row)."""
+    normalisation: Literal["sym", "row", "both", "none"] = "sym"
+    """Normalised adjacency matrix of gcn: D^-1/2 A D^-1/2 (sym), D^-1 A (row), D^-1/2 A S^-1/2
+    with the degrees S along which nodes send (both), or A (none).
+    """
 
 
 def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GCNOptions) -> tuple[Layer, int]:

@@ -22,6 +22,8 @@ PLACEMENTS = [(p, m) for p in ("1d-src", "1d-dst", "vertex-cut") for m in ("hash
 MODELS = {
     "gcn": ("gcn", {}),
     "gcn row": ("gcn", {"normalisation": "row", "layers": 3, "hidden": 7, "residual": True}),
+    "gcn both": ("gcn", {"normalisation": "both"}),
+    "gcn none": ("gcn", {"normalisation": "none"}),
     "sage mean": ("sage", {}),
     "sage max": ("sage", {"aggregator": "max"}),
     "sage sum": ("sage", {"aggregator": "sum", "norm": "layer", "layers": 3, "residual": True}),

@@ -25,6 +25,8 @@ GRAPH = graphs.random_graph(50, 220)
 MODELS = {
     "gcn": {},
     "gcn row": {"normalisation": "row", "norm": "layer"},
+    "gcn both": {"normalisation": "both"},
+    "gcn none": {"normalisation": "none"},
     "gcn deep": {"layers": 3, "residual": True, "norm": "batch"},
     "sage": {"jumping": "concat"},
     "sage max": {"aggregator": "max", "jumping": "max"},

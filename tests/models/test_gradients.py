@@ -27,7 +27,7 @@ from graphtheta.samplers.neighbour import NeighbourSampler
 
 DRAWS = 20
 OWN = {
-    "gcn": {"normalisation": ("sym", "row")},
+    "gcn": {"normalisation": ("sym", "row", "both", "none")},
     "sage": {"aggregator": ("mean", "max", "sum", "lstm", "gru", "attention", "gated")},
     "gin": {"train_eps": (False, True)},
     "gine": {"train_eps": (False, True)},

@@ -142,10 +142,16 @@ def _gcn(layer: GCN, module: Any, h: Any, given: Given) -> Any:
 def _normalised(h: Any, given: Given, norm: str) -> Any:
     """Weights of edges after normalisation, [edges]."""
     src, dst = given.ends
-    degree = h.new_zeros(len(h)).index_add(0, dst, h.new_ones(len(dst)))
-    factor = degree.clamp(min=1) ** NORMALISATIONS[norm] * degree.clamp(max=1)
-    weight = factor[dst] * (factor[src] if norm == "sym" else 1)
+    sends, receives = NORMALISATIONS[norm]
+    weight = _powers(h, dst, receives)[dst]
+    weight = weight * _powers(h, src if norm == "both" else dst, sends)[src]
     return weight if given.edge_weight is None else weight * given.edge_weight
+
+
+def _powers(h: Any, ends: Any, exponent: float) -> Any:
+    """A power of how often each node is an end, 0 where it is none and the power is negative."""
+    degree = h.new_zeros(len(h)).index_add(0, ends, h.new_ones(len(ends)))
+    return degree.clamp(min=1) ** exponent * (degree.clamp(max=1) if exponent else 1)
 
 
 def _appnp(layer: APPNP, module: Any, h: Any, given: Given) -> Any:

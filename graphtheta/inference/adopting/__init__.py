@@ -1,0 +1,1 @@
+"""Layers and weights of PyTorch Geometric and DGL, taken into models."""

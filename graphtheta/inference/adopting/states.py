@@ -1,0 +1,343 @@
+"""The weights of our layers in the state dicts of PyTorch Geometric, DGL and torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from graphtheta.engine.layer.module import Module
+from graphtheta.errors import ConfigError
+from graphtheta.models.appnp import APPNP
+from graphtheta.models.gat import GAT
+from graphtheta.models.gat_e import GATE
+from graphtheta.models.gatv2 import GATv2
+from graphtheta.models.gcn import GCN
+from graphtheta.models.gcnii import GCNII
+from graphtheta.models.gin import GIN
+from graphtheta.models.gine import GINE
+from graphtheta.models.mlp import MLP, Dense, Linear
+from graphtheta.models.norm import BatchNorm, LayerNorm
+from graphtheta.models.pna import PNA
+from graphtheta.models.recurrent import GRUCell
+from graphtheta.models.sage import SAGE
+from graphtheta.models.transformer import Transformer
+from graphtheta.ops.autodiff.tape import Parameter
+
+# arrays by name: of a state dict, or of the parameters of a layer of ours
+Arrays = dict[str, np.ndarray]
+
+
+class StateDict:
+    """A state dict, which notes what has been read.
+
+    Args:
+        arrays: By name.
+        where: What it belongs to, for messages.
+    """
+
+    def __init__(self, arrays: Arrays, where: str):
+        self.arrays = arrays
+        self.where = where
+        self.unread = set(arrays)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.arrays
+
+    def take(self, *names: str) -> np.ndarray:
+        """The array of the first of some names that there is.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        name = next((name for name in names if name in self.arrays), None)
+        if name is None:
+            raise ConfigError(
+                f"gt.from_torch: {self.where} needs {' or '.join(names)}, and the state dict has"
+                f" {', '.join(self.arrays) or 'nothing'}"
+            )
+        self.unread.discard(name)
+        return self.arrays[name]
+
+    def map(self, like: Parameter, *names: str) -> np.ndarray:
+        """The weight of a linear map of torch, [d_out, d_in], in the axes of ours."""
+        weight = self.take(*names).T
+        return weight.reshape(like.shape) if weight.size == like.value.size else weight
+
+    def vector(self, like: Parameter, *names: str) -> np.ndarray:
+        """An array in the axes of ours."""
+        found = self.take(*names)
+        return found.reshape(like.shape) if found.size == like.value.size else found
+
+    def under(self, prefix: str) -> StateDict:
+        """The entries whose names begin with a prefix, without it."""
+        return StateDict(within(self.arrays, prefix), f"{self.where} at {prefix.rstrip('.')}")
+
+    def took(self, prefix: str) -> None:
+        """Note that all entries whose names begin with a prefix have been read."""
+        self.unread -= {name for name in self.arrays if name.startswith(prefix)}
+
+
+def within(arrays: Arrays, prefix: str) -> Arrays:
+    """The entries whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
+
+
+def _gcn(layer: GCN, state: StateDict) -> Arrays:
+    if "lin.weight" in state:
+        found = {"weight": state.map(layer.weight, "lin.weight")}
+    else:
+        # that of DGL is not transposed
+        found = {"weight": state.take("weight")}
+    return found if layer.bias is None else found | {"bias": state.take("bias")}
+
+
+def _sage(layer: SAGE, state: StateDict) -> Arrays:
+    found = {
+        "neighbour": state.map(layer.neighbour, "lin_l.weight", "fc_neigh.weight"),
+        "root": state.map(layer.root, "lin_r.weight", "fc_self.weight"),
+    }
+    if layer.bias is not None:
+        found["bias"] = state.take("lin_l.bias", "fc_self.bias")
+    return found
+
+
+def _gin(layer: GIN | GINE, state: StateDict) -> Arrays:
+    at = "nn." if any(name.startswith("nn.") for name in state.arrays) else "apply_func."
+    found = {f"mlp.{name}": x for name, x in _mlp(layer.mlp, state.under(at)).items()}
+    state.took(at)
+    eps = state.take("eps").reshape(())
+    if isinstance(layer.eps, Parameter):
+        found["eps"] = eps
+    else:
+        layer.eps = float(eps)
+    if isinstance(layer, GINE):
+        found["weight_edge"] = state.map(layer.weight_edge, "lin.weight")
+        if "lin.bias" in state and state.take("lin.bias").any():
+            raise ConfigError(
+                "gt.from_torch: GINE projects edge attributes without a bias, and lin.bias is not 0"
+            )
+    return found
+
+
+def _attention(layer: GAT | GATE, state: StateDict) -> Arrays:
+    found = {
+        "weight": state.map(layer.weight, "lin.weight", "lin_src.weight", "fc.weight"),
+        "att_src": state.vector(layer.att_src, "att_src", "attn_l"),
+        "att_dst": state.vector(layer.att_dst, "att_dst", "attn_r"),
+    }
+    if isinstance(layer, GATE):
+        found["weight_edge"] = state.map(layer.weight_edge, "lin_edge.weight")
+        found["att_edge"] = state.vector(layer.att_edge, "att_edge")
+        if layer.root is not None:
+            found["root"] = state.map(layer.root, "res.weight")
+    if layer.bias is not None:
+        bias = state.take("bias")
+        # DGL adds it before heads are averaged
+        averaged = not layer.concat and bias.size > layer.bias.value.size
+        found["bias"] = bias.reshape(layer.att_src.shape).mean(axis=0) if averaged else bias
+    return found
+
+
+def _gatv2(layer: GATv2, state: StateDict) -> Arrays:
+    found = {
+        "weight": state.map(layer.weight, "lin_l.weight", "fc_src.weight"),
+        "att": state.vector(layer.att, "att", "attn"),
+    }
+    if layer.bias_src is not None:
+        found["bias_src"] = state.vector(layer.bias_src, "lin_l.bias", "fc_src.bias")
+    if layer.weight_dst is None:
+        # the same numbers under the names of the other end
+        state.took("lin_r.")
+        state.took("fc_dst.")
+    else:
+        found["weight_dst"] = state.map(layer.weight_dst, "lin_r.weight", "fc_dst.weight")
+    if layer.bias_dst is not None:
+        found["bias_dst"] = state.vector(layer.bias_dst, "lin_r.bias", "fc_dst.bias")
+    if layer.weight_edge is not None:
+        found["weight_edge"] = state.map(layer.weight_edge, "lin_edge.weight")
+    if layer.root is not None:
+        found["root"] = state.map(layer.root, "res.weight")
+    return found if layer.bias is None else found | {"bias": state.take("bias")}
+
+
+def _transformer(layer: Transformer, state: StateDict) -> Arrays:
+    found = {
+        "query": state.map(layer.query, "lin_query.weight"),
+        "key": state.map(layer.key, "lin_key.weight"),
+        "value": state.map(layer.value, "lin_value.weight"),
+    }
+    # the softmax cancels a bias of keys
+    state.took("lin_key.")
+    if layer.query_bias is not None:
+        found["query_bias"] = state.vector(layer.query_bias, "lin_query.bias")
+    if layer.value_bias is not None:
+        found["value_bias"] = state.vector(layer.value_bias, "lin_value.bias")
+    if layer.weight_edge is not None:
+        found["weight_edge"] = state.map(layer.weight_edge, "lin_edge.weight")
+    if layer.root is None:
+        # the module has weights that it does not read
+        state.took("lin_skip.")
+    else:
+        found["root"] = state.map(layer.root, "lin_skip.weight")
+    if layer.bias is not None:
+        found["bias"] = state.take("lin_skip.bias")
+    if layer.gate is not None:
+        found["gate"] = state.vector(layer.gate, "lin_beta.weight")
+    return found
+
+
+def _gcnii(layer: GCNII, state: StateDict) -> Arrays:
+    found = {"weight": state.take("weight1")}
+    if layer.weight_start is not None:
+        found["weight_start"] = state.take("weight2")
+    return found
+
+
+def _pna(layer: PNA, state: StateDict) -> Arrays:
+    d_in, towers, width = layer.root.shape
+    shape = (len(layer.scalers), -1, width)
+    state.took("aggr_module.avg_deg_lin")
+    pre = [state.take(f"pre_nns.{i}.0.weight").T for i in range(towers)]
+    shift = np.stack([state.take(f"pre_nns.{i}.0.bias") for i in range(towers)])
+    post = [state.take(f"post_nns.{i}.0.weight").T for i in range(towers)]
+    found = {
+        "weight_dst": np.stack([w[:d_in] for w in pre], axis=1),
+        "weight_src": np.stack([w[d_in : 2 * d_in] for w in pre], axis=1),
+        "root": np.stack([w[:d_in] for w in post], axis=1),
+        # by scaler, aggregator and column there
+        "weight": np.stack([w[d_in:].reshape(shape).transpose(1, 0, 2) for w in post]),
+        "mix": state.map(layer.mix, "lin.weight"),
+        "log_degree": state.take("aggr_module.avg_deg_log").reshape(()),
+    }
+    if layer.weight_edge is not None:
+        of_edges = [w[2 * d_in :] for w in pre]
+        encoder = state.take("edge_encoder.weight").T
+        found["weight_edge"] = np.stack([encoder @ w for w in of_edges], axis=1)
+        shift = shift + np.stack([state.take("edge_encoder.bias") @ w for w in of_edges])
+    if layer.tower_bias is not None:
+        found["tower_bias"] = np.stack([state.take(f"post_nns.{i}.0.bias") for i in range(towers)])
+    if layer.bias is not None:
+        found["bias"] = state.take("lin.bias")
+    return found | {"message_bias": shift}
+
+
+def _linear(layer: Linear, state: StateDict) -> Arrays:
+    found = {"weight": state.map(layer.weight, "weight")}
+    return found if layer.bias is None else found | {"bias": state.vector(layer.bias, "bias")}
+
+
+def _mlp(layer: MLP, state: StateDict) -> Arrays:
+    """The linear maps and norms of a ``Sequential`` of torch, in their order."""
+    found: Arrays = {}
+    shift: Any = 0.0
+    numbers = sorted({int(name.partition(".")[0]) for name in state.arrays})
+    parts: list[tuple[str, Module | None]] = []
+    for i in range(len(layer.weights)):
+        parts.append((f"{i}", None))
+        norm = layer.norms[i] if i < len(layer.norms) else None
+        parts += [] if norm is None else [(f"norms.{i}", norm)]
+    if len(numbers) != len(parts):
+        raise ConfigError(
+            f"gt.from_torch: {state.where} has {len(numbers)} parts with weights, and the MLP"
+            f" {len(parts)} linear maps and norms"
+        )
+    for number, (name, norm) in zip(numbers, parts, strict=True):
+        of_part = state.under(f"{number}.")
+        state.took(f"{number}.")
+        if norm is not None:
+            read = READERS[type(norm)](norm, of_part)
+            if isinstance(norm, BatchNorm):
+                # a bias in front of it moves the mean that it subtracts
+                read["stats.mean"] = read["stats.mean"] - shift
+            found |= {f"{name}.{key}": x for key, x in read.items()}
+            continue
+        i = int(name)
+        shift = of_part.take("bias") if "bias" in of_part else 0.0
+        found[f"weights.{i}"] = of_part.map(layer.weights[i], "weight")
+        bias = layer.biases[i]
+        if bias is not None:
+            found[f"biases.{i}"] = of_part.vector(bias, "bias")
+    return found
+
+
+def _dense(layer: Dense, state: StateDict) -> Arrays:
+    bias = layer.mlp.biases[0]
+    found = {"mlp.weights.0": state.map(layer.mlp.weights[0], "weight")}
+    return found if bias is None else found | {"mlp.biases.0": state.vector(bias, "bias")}
+
+
+def _batch_norm(layer: BatchNorm, state: StateDict) -> Arrays:
+    state.took("num_batches_tracked")
+    return {
+        "gamma": state.take("weight"),
+        "beta": state.take("bias"),
+        "stats.mean": state.take("running_mean"),
+        "stats.var": state.take("running_var"),
+    }
+
+
+def _layer_norm(layer: LayerNorm, state: StateDict) -> Arrays:
+    return {"gamma": state.take("weight"), "beta": state.take("bias")}
+
+
+def _gru_cell(layer: GRUCell, state: StateDict) -> Arrays:
+    d_out = layer.inner.shape[0]
+    bias = state.take("bias_ih").reshape(3, d_out).copy()
+    inner = state.take("bias_hh").reshape(3, d_out)
+    # both biases of the gates are added to the same sums
+    bias[:2] += inner[:2]
+    return {
+        "weight": state.map(layer.weight, "weight_ih"),
+        "recurrent": state.map(layer.recurrent, "weight_hh"),
+        "bias": bias,
+        "inner": inner[2],
+    }
+
+
+READERS: dict[type, Callable[[Any, StateDict], Arrays]] = {
+    GCN: _gcn,
+    SAGE: _sage,
+    GIN: _gin,
+    GINE: _gin,
+    GAT: _attention,
+    GATE: _attention,
+    GATv2: _gatv2,
+    Transformer: _transformer,
+    APPNP: lambda layer, state: {},
+    GCNII: _gcnii,
+    PNA: _pna,
+    Linear: _linear,
+    MLP: _mlp,
+    Dense: _dense,
+    BatchNorm: _batch_norm,
+    LayerNorm: _layer_norm,
+    GRUCell: _gru_cell,
+}
+
+
+def fill(layer: Module, arrays: Arrays, where: str) -> None:
+    """Give a layer the weights of a state dict.
+
+    Args:
+        layer: A layer of ours.
+        arrays: The state dict.
+        where: What it belongs to, for messages.
+
+    Raises:
+        ConfigError: The layer has no reader; a weight is missing, unknown or of another shape.
+    """
+    if type(layer) not in READERS:
+        raise ConfigError(
+            f"gt.from_torch: {type(layer).__name__} cannot take weights of other libraries; layers"
+            f" that can are {', '.join(kind.__name__ for kind in READERS)}"
+        )
+    state = StateDict(arrays, where)
+    found = READERS[type(layer)](layer, state)
+    if state.unread:
+        raise ConfigError(
+            f"gt.from_torch: {where} has {', '.join(sorted(state.unread))}, which"
+            f" {type(layer).__name__} with these options does not have"
+        )
+    layer.load_state(found)
