@@ -120,6 +120,7 @@ _PUBLIC = {
         "cumsum",
         "defvjp",
         "dropout",
+        "einsum",
         "elu",
         "embedding",
         "exp",

@@ -16,6 +16,7 @@ from .functions.comparison import where
 from .functions.constant import stop_gradient
 from .functions.dense import linear, matmul, to_dense
 from .functions.dropout import dropout
+from .functions.einsum import einsum
 from .functions.elementwise import (
     absolute,
     add,
@@ -99,6 +100,7 @@ __all__ = [
     "div",
     "dropout",
     "dtype_scope",
+    "einsum",
     "elu",
     "embedding",
     "exp",

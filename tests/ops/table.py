@@ -403,6 +403,30 @@ TABLE: dict[str, tuple[Case, ...]] = {
             (Whole((2, 3)), -2),
         )
     ),
+    "einsum": tuple(
+        Case(
+            lambda *xs, s=subscripts: gt.einsum(s, *xs),
+            lambda *xs, s=subscripts: np.einsum(s, *xs),
+            args,
+            types="float",
+        )
+        for subscripts, args in (
+            ("...d,de->...e", (VECTOR, Whole((3, 2)))),
+            ("...hd,hde->...he", (MATRIX, Whole((2, 3, 4)))),
+            ("nhd,hd->nh", (MATRIX, Whole((2, 3)))),
+            ("nhd,nhd->nh", (MATRIX, MATRIX)),
+            ("ni,nj->nji", (VECTOR, Rows((2,)))),
+            ("...hd->...dh", (MATRIX,)),
+            ("...hd->...h", (MATRIX,)),
+            ("ed,...hd->...eh", (Whole((4, 3)), MATRIX)),
+            ("...hd,hdef->...fe", (MATRIX, Whole((2, 3, 2, 4)))),
+            ("...ab,bc,...ac->...", (MATRIX, Whole((3, 2)), Rows((2, 2)))),
+            ("nabc,cad->nbd", (Rows((2, 1, 3)), Whole((3, 2, 2)))),
+            ("n,->n", (Rows(), Whole())),
+            ("ab,bc->ca", (Whole((2, 3)), Whole((3, 4)))),
+            ("...d,...e,de->...", (VECTOR, Rows((2,)), Whole((3, 2)))),
+        )
+    ),
     "softmax": (
         Case(lambda x: gt.softmax(x, axis=-1), softmax, (VECTOR,)),
         Case(lambda x: gt.softmax(x, (-2, -1)), lambda x: softmax(x, (-2, -1)), (MATRIX,)),

@@ -68,6 +68,7 @@ ROWWISE = {
     "softplus": lambda e: gt.softplus(e.src.z * 20.0),
     "gelu": lambda e: gt.gelu(e.src.z),
     "silu": lambda e: gt.silu(e.src.z * 4.0 + e.dst.y),
+    "permute": lambda e: gt.einsum("...hd->...dh", gt.tanh(e.src.z * e.dst.y)).reshape(2, 3),
     "cumsum": lambda e: (
         gt.cumsum(e.src.z * e.dst.y) * e.src.z + gt.cumsum(gt.tanh(e.dst.y + e.src.z), -2)
     ),

@@ -168,6 +168,10 @@ CASES = {
         ((rows(3), Rows(np.arange(N)), 5), {"rate": 0.4, "site": 1}),
         ((rows(3), Rows(np.arange(N)), None), {"rate": 0.4, "site": 1}),
     ],
+    "permute": [
+        ((rows(2, 3),), {"keep": 1, "order": (1, 0)}),
+        ((fixed(2, 3, 4),), {"keep": 0, "order": (2, 0, 1)}),
+    ],
     "cumsum": [((rows(5),), {"axis": -1}), ((rows(3, 2),), {"axis": -2})],
     "standardise": [((rows(5),), {"eps": 1e-5}), ((rows(2, 4),), {"eps": 1e-2})],
     "normalise": [

@@ -540,6 +540,24 @@ def cumsum(x: Value, axis: int = -1) -> Value:
     return Value(y, x.rows, [(x, back)], exact=x.exact)
 
 
+def einsum(subscripts: str, x: Any, y: Any) -> Value:
+    """Of two values; a letter stands for the rows."""
+    values = [floating(value(v)) for v in (x, y)]
+    before, _, result = subscripts.partition("->")
+    parts = before.split(",")
+    out = np.einsum(subscripts, *(v.x for v in values))
+    cancels(out, np.full(out.shape, any(np.isnan(v.x).any() for v in values)))
+
+    def rule(i: int) -> Callable[[Any], Any]:
+        other = 1 - i
+        alone = "".join(a for a in parts[i] if a not in parts[other] + result)
+        ones = np.ones([values[i].x.shape[parts[i].index(a)] for a in alone])
+        text = f"{result},{parts[other]},{alone}->{parts[i]}"
+        return lambda g: np.einsum(text, g, values[other].x, ones)
+
+    return Value(out, any(v.rows for v in values), [(v, rule(i)) for i, v in enumerate(values)])
+
+
 def max(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:
     x = value(x)
     return _largest(x, _axes(x, axis), keepdims, 1)

@@ -442,6 +442,33 @@ def along_an_axis(p: Pool) -> None:
     p.add(f"gt.std({{0}}, {axis}{p.rng.choice(('', ', True'))})", x)
 
 
+@operation(2)
+def by_letters(p: Pool) -> None:
+    """Sums of products of named axes, with a parameter or another value."""
+    x = p.pick(fits=lambda e: 0 < len(e.dims) < 3 and prod(e.dims) < 40)
+    x = _of_several(p, x) if p.rng.random() < 0.4 else x
+    o = p.rng.choice((1, 2, p.drawer.width))
+    if p.rng.random() < 0.3:
+        y = p.pick(fits=lambda e: e.dims == x.dims)
+        axes = "ab"[: len(x.dims)]
+        result = p.rng.choice(("n", "na", f"n{axes[::-1]}"))
+        p.add(f"(gt.einsum('n{axes},n{axes}->{result}', {{0}}, {{1}}) * 0.25)", x, y)
+        return
+    if len(x.dims) == 1:
+        text, shape = p.rng.choice((("na,ao->no", (*x.dims, o)), ("na,oa->no", (o, *x.dims))))
+    else:
+        a, b = x.dims
+        text, shape = p.rng.choice(
+            (
+                ("nab,abo->nao", (a, b, o)),
+                ("nab,abo->nob", (a, b, o)),
+                ("nab,boa->no", (b, o, a)),
+                ("nab,ao->nbo", (a, o)),
+            )
+        )
+    p.add(f"gt.einsum('{text}', {{0}}, {{1}})", x, p.parameter(shape))
+
+
 def _of_several(p: Pool, x: Entry) -> Entry:
     """Something that no end of an edge has alone: it is not computed once for each node, but by
     kernels.

@@ -318,6 +318,9 @@ OPERATORS: dict[str, Operator] = {
     "cumsum": lambda g, e, x: g.emit(
         "CumSum", [x, g.constant(np.array(e.static["axis"], np.int64))]
     ),
+    "permute": lambda g, e, x: g.emit(
+        "Transpose", [x], perm=[*range(e.rows), *(e.rows + i for i in e.static["order"])]
+    ),
     "concat": lambda g, e, *xs: g.emit("Concat", list(xs), axis=e.static["axis"]),
     # in evaluation nothing is dropped
     "dropout": lambda g, e, x, ids, key: x,
