@@ -3,6 +3,7 @@
     python bench/facebook100.py                                  year, SAGE, 1 and 2 workers
     python bench/facebook100.py --cases global --epochs 100
     python bench/facebook100.py --target gender
+    python bench/facebook100.py --converge --seeds 3             accuracy at convergence
 
 The graph is a store, which all workers map. Nodes are divided by ``block`` among the workers and
 60/20/20 % for training, validation and test. Features are one-hot; "mini" has batches of 4,096
@@ -11,6 +12,11 @@ the store to the first step, "processor" the processor time of an epoch on all w
 peak of the worker that needs most, with the pages of the store that it uses, and "own" this peak
 without a process that has no graph. Losses of all numbers of workers must agree. Accuracy is that
 of one run.
+
+"--converge" trains on one worker instead until validation accuracy has not been better for as many
+evaluations as PATIENCE says, which are as many epochs apart as EVERY says. Accuracy is that of the
+weights with the best validation accuracy, and "best epoch" theirs; a line for each seed. The split
+is the same for all seeds.
 """
 
 from __future__ import annotations
@@ -22,8 +28,9 @@ from typing import Any
 
 import numpy as np
 from disk import store_of
-from harness import Contender, disagreement, finish, on_workers, parser, race, script
+from harness import Contender, append, disagreement, finish, on_workers, parser, race, script
 
+import graphtheta as gt
 from graphtheta.graph.datasets.dataset import find_file
 
 CASES: dict[str, dict[str, Any]] = {
@@ -33,6 +40,10 @@ CASES: dict[str, dict[str, Any]] = {
 }
 MODEL = {"model": "sage", "hidden": 64, "layers": 2, "lr": 0.01, "masters": "block"}
 EPOCHS = {"global": 30, "mini": 3, "cluster": 10}
+# of runs to convergence: the most epochs, epochs between evaluations, and evaluations to wait
+MOST = {"global": 500, "mini": 100, "cluster": 200}
+EVERY = {"global": 10, "mini": 1, "cluster": 1}
+PATIENCE = 10
 COLUMNS = [
     "case",
     "contender",
@@ -46,6 +57,7 @@ COLUMNS = [
     "accuracy",
     "note",
 ]
+CONVERGED = ["case", "seed", "accuracy", "val_accuracy", "best epoch", "epochs", "seconds"]
 
 
 def colleges(folder: Path) -> Path:
@@ -79,21 +91,56 @@ def row_of(case: str, epochs: int, c: Contender) -> dict[str, Any]:
     }
 
 
+def converged(store: Path, case: str, keys: dict[str, Any], seed: int) -> dict[str, Any]:
+    """A row of a run that early stopping ends."""
+    job = gt.Job(
+        **keys,
+        epochs=MOST[case],
+        eval_every=EVERY[case],
+        patience=PATIENCE,
+        seed=seed,
+    )
+    result = gt.Trainer(graph=gt.load(str(store), split="fraction"), job=job).fit()
+    return {
+        "case": case,
+        "contender": "converged",
+        "seed": seed,
+        "accuracy": result.metrics["test_accuracy"],
+        "val_accuracy": result.metrics["val_accuracy"],
+        "best epoch": result.best_epoch,
+        "epochs": result.history[-1]["epoch"],
+        "most epochs": job.epochs,
+        "eval_every": job.eval_every,
+        "patience": job.patience,
+        "seconds": result.seconds,
+        "label": f"{case} converged",
+        "version": f"graphtheta {gt.__version__}",
+    }
+
+
 def main() -> int:
     options = parser(__doc__, rounds=1)
     options.add_argument("--target", choices=("year", "gender"), default="year")
     options.add_argument("--workers", nargs="+", type=int, default=[1, 2])
     options.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     options.add_argument("--epochs", type=int, default=0, help=f"of each run; {EPOCHS}")
+    options.add_argument(
+        "--converge", action="store_true", help="train until validation is no longer better"
+    )
+    options.add_argument("--seeds", type=int, default=1, help="of runs to convergence; 1")
+    options.add_argument("--first", type=int, default=0, help="the first of them; 0")
     options = options.parse_args()
+    about = {"bench": "facebook100", "target": options.target, "model": str(MODEL["model"])}
     store = store_of(f"facebook100:target={options.target}", "stored", options.folder)
     rows, faults = [], []
     for case in options.cases:
-        keys = (
-            MODEL
-            | CASES[case]
-            | ({"cluster_method": colleges(options.folder)} if case == "cluster" else {})
-        )
+        clusters = {"cluster_method": str(colleges(options.folder))} if case == "cluster" else {}
+        keys = MODEL | CASES[case] | clusters
+        if options.converge:
+            for seed in range(options.first, options.first + options.seeds):
+                rows.append(converged(store, case, keys, seed))
+                append(options, rows[-1:], **about)
+            continue
         epochs = options.epochs or EPOCHS[case]
         words = script(
             "own", "facebook", store, epochs, *(f"{key}={value}" for key, value in keys.items())
@@ -105,15 +152,8 @@ def main() -> int:
             race([run], options.rounds, max(1, options.threads // n))
         rows += [row_of(case, epochs, run) for run in runs]
         faults += disagreement(runs)
-    return finish(
-        options,
-        rows,
-        COLUMNS,
-        faults,
-        bench="facebook100",
-        target=options.target,
-        model=str(MODEL["model"]),
-    )
+    columns = CONVERGED if options.converge else COLUMNS
+    return finish(options, rows, columns, faults, written=options.converge, **about)
 
 
 if __name__ == "__main__":
