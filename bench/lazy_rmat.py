@@ -14,7 +14,7 @@ from math import comb, expm1
 
 import numpy as np
 import scipy
-from excerpts import DEGREE, NODE_COUNT, TRAINING, A, B, distinct
+from excerpts import PAPERS, A, B, distinct
 
 from graphtheta.base.rng import Purpose, bits, integers, key, uniform
 
@@ -35,7 +35,7 @@ class LazyRmat:
         seed: Seed of the edges.
     """
 
-    def __init__(self, scale: int, degree: int = DEGREE, seed: int = 0):
+    def __init__(self, scale: int, degree: int = PAPERS.degree, seed: int = 0):
         self.scale = scale
         self._degree = degree
         self._seed = seed
@@ -110,7 +110,7 @@ class LazyRmat:
         """At most n training nodes, in random order, others for each batch; all have edges, and
         there are as many as in papers100M.
         """
-        every = round(NODE_COUNT / TRAINING * self.connected)
+        every = round(PAPERS.nodes / PAPERS.training * self.connected)
         found = every * integers(
             key(self._seed, Purpose.BATCH, batch), np.arange(8 * n), self.n_nodes // every
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from caches import Replay, hits
-from excerpts import FEATURES, NODE_COUNT
+from excerpts import PAPERS
 from harness import say
 from lazy_rmat import LazyRmat
 from scaled import read
@@ -36,7 +36,7 @@ from graphtheta.train.reuse.caching.registry import CACHE_POLICIES
 # cooperative mini-batching
 ROWS = {"0.5M": 500_000, "1M": 1_000_000, "2M": 2_000_000}
 # of a row in a request and in its reply
-ROW_BYTES = 4 + 4 * FEATURES
+ROW_BYTES = 4 + 4 * PAPERS.features
 
 
 def stream(rmat: LazyRmat, n: int, rows: int) -> Replay:
@@ -56,7 +56,7 @@ def stream(rmat: LazyRmat, n: int, rows: int) -> Replay:
 
 def capacity_of(size: str, rmat: LazyRmat) -> int:
     """Rows of a cache of the same share of the nodes."""
-    return round(ROWS[size] * rmat.n_nodes / NODE_COUNT)
+    return round(ROWS[size] * rmat.n_nodes / PAPERS.nodes)
 
 
 def warm(replay: Replay, policy: str, capacity: int) -> float:

@@ -19,7 +19,7 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 import numpy as np
-from excerpts import NODE_COUNT, SHARE, TRAINING, Drawn, simple, stored
+from excerpts import PAPERS, SHARE, Drawn, simple, stored
 from harness import say
 from lazy_rmat import LazyRmat
 from scaled import SETTINGS, Larger, job_of, larger, read, step_of
@@ -115,7 +115,7 @@ def batch_of(rmat: LazyRmat, n: int, number: int) -> tuple[Drawn, list[int]]:
     nodes, hops = rmat.neighbourhood(targets, [FANOUT] * LAYERS, number)
     src, dst = (np.searchsorted(nodes, np.concatenate(each)) for each in zip(*hops, strict=True))
     graph = stored(*simple(src, dst, len(nodes)), np.isin(nodes, targets))
-    return Drawn(graph, NODE_COUNT / rmat.n_nodes), [len(src) for src, _ in hops]
+    return Drawn(graph, PAPERS.nodes / rmat.n_nodes), [len(src) for src, _ in hops]
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def together(options: Any, case: str, workers: int, cluster: Larger, law: Rounds
     """
     full = LazyRmat(options.full_scale)
     small = LazyRmat(options.mode_scale if case == EACH else options.full_scale)
-    share = NODE_COUNT / full.n_nodes
+    share = PAPERS.nodes / full.n_nodes
     drawn, _ = batch_of(small, workers * sizes(case, small.scale, workers), 0)
     nodes, edges = drawn.graph.n_nodes, drawn.graph.n_edges
     if case == EACH:
@@ -240,8 +240,8 @@ def sizes(case: str, scale: int, workers: int) -> int:
     """Targets of a worker on a graph of 2**scale nodes: as many for each, or its share of 1 % of
     all targets.
     """
-    share = (1 << scale) / NODE_COUNT
-    return max(round(share * (TARGETS if case == EACH else TRAINING * SHARE / workers)), 1)
+    share = (1 << scale) / PAPERS.nodes
+    return max(round(share * (TARGETS if case == EACH else PAPERS.training * SHARE / workers)), 1)
 
 
 def views_of(

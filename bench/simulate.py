@@ -5,6 +5,7 @@
     python bench/simulate.py --parts scaling        only the scaling
     python bench/simulate.py --parts scaling --cases mini --scale 20
     python bench/simulate.py --parts scaling --cases cluster --inside 0.5 0.75 0.9
+    python bench/simulate.py --parts alipay         the scaling in the paper's own setting
     python bench/simulate.py --parts modes caches   independent workers, and caches of features
 
 "check": ranks of a thread each on this machine, whose links ``engine/comm/delayed.py`` slows down;
@@ -17,7 +18,10 @@ or the neighbourhood of 1 % of the training nodes of an R-MAT graph of 2**SCALE 
 edges per node (``excerpts.py``). What is counted there has the rows, edges and bytes of each worker
 exactly; they count as many times as papers100M is larger, and messages, sums of gradients and
 updates once. "of first" is relative to the fewest workers; further columns have it for other
-machines. Searching views is the only part that is timed here, in seconds of the processor. "modes":
+machines. "alipay" is the same in the setting of the paper's figures: GAT-E with the attributes of
+nodes and edges that Alipay's graph has, 8 heads, a worker of one thread (``papers/docker.yaml``),
+and graphs in that one's proportions; of the clusters of a batch, one of PARTED is drawn. Searching
+views is the only part that is timed here, in seconds of the processor. "modes":
 a batch of each worker against one of all of them (``scaled_modes.py``), GCN of three layers, 256
 wide, with 10 neighbours, for 1,024 targets of each worker and for 1 % of the training nodes in all;
 "against" is the time of the cooperative step relative to this one, "more nodes" what independent
@@ -37,7 +41,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from excerpts import CLUSTER, NODE_COUNT, SHARE, Drawn, clusters, communities, neighbourhood, whole
+from excerpts import (
+    ALIPAY,
+    PAPERS,
+    SHARE,
+    Drawn,
+    clusters,
+    communities,
+    neighbourhood,
+    whole,
+)
 from harness import finish, parser, say
 from scaled import SETTINGS, job_of, larger, read, step
 from scaled_caches import caches
@@ -64,21 +77,27 @@ CHECKED: dict[str, dict[str, Any]] = {
 }
 GRAPH = "rmat:scale=14,edge_factor=14,features=128,classes=16"
 MACHINES = Path(__file__).parent / "papers" / "cluster.yaml"
+# workers of one thread
+DOCKER = MACHINES.with_name("docker.yaml")
+# of so many clusters of a batch of Alipay's graph, one is drawn
+PARTED = 16
+SCALING = [
+    "case",
+    "inside",
+    "partitioner",
+    "workers",
+    "step",
+    "of first",
+    *SETTINGS,
+    "limit",
+    "share",
+    "MiB sent",
+    "messages",
+]
 COLUMNS = {
     "check": ["case", "link", "ranks", "simulated", "measured", "off", "limit"],
-    "scaling": [
-        "case",
-        "inside",
-        "partitioner",
-        "workers",
-        "step",
-        "of first",
-        *SETTINGS,
-        "limit",
-        "share",
-        "MiB sent",
-        "messages",
-    ],
+    "scaling": SCALING,
+    "alipay": SCALING,
     "modes": [
         "case",
         "mode",
@@ -182,12 +201,35 @@ def check(options: Any) -> list[dict[str, Any]]:
 
 
 def scaling(options: Any) -> list[dict[str, Any]]:
-    """Steps on hundreds of workers."""
+    """Steps of a GCN on hundreds of workers."""
     drawn: dict[str, list[Callable[[], Drawn]]] = {
         "global": [lambda: whole(options.scale - 3)],
         "mini": [lambda: neighbourhood(options.scale)],
         "cluster": [partial(clusters, share) for share in options.inside],
     }
+    return steps(options, drawn, options.cluster)
+
+
+def alipay(options: Any) -> list[dict[str, Any]]:
+    """Steps of GAT-E on workers of one thread, on graphs in the proportions of Alipay's."""
+    drawn: dict[str, list[Callable[[], Drawn]]] = {
+        "mini": [lambda: neighbourhood(options.scale, of=ALIPAY)],
+        "cluster": [partial(clusters, share, of=ALIPAY, times=PARTED) for share in options.inside],
+    }
+    return steps(options, drawn, DOCKER, model="gat_e")
+
+
+def steps(
+    options: Any, drawn: dict[str, list[Callable[[], Drawn]]], machines: Path, **keys: Any
+) -> list[dict[str, Any]]:
+    """Simulated steps on each number of workers.
+
+    Args:
+        options: Flags.
+        drawn: Draws the graphs of each case.
+        machines: The file of the machines.
+        **keys: Further keys of the job.
+    """
     rows: list[dict[str, Any]] = []
     for case in options.cases:
         for share, draw in zip(
@@ -195,7 +237,7 @@ def scaling(options: Any) -> list[dict[str, Any]]:
         ):
             batch = draw()
             n = batch.graph.n_nodes
-            cluster = read(options.cluster, batch.times)
+            cluster = read(machines, batch.times)
             say(
                 f"{case}: {n} nodes and {batch.graph.n_edges} edges, for {batch.times:.3g} times as"
                 " many"
@@ -207,6 +249,7 @@ def scaling(options: Any) -> list[dict[str, Any]]:
                         case,
                         128,
                         **one_batch(case, batch.graph, options.folder),
+                        **keys,
                         masters=masters,
                         partitioner=partitioner,
                     )
@@ -232,7 +275,7 @@ def scaling(options: Any) -> list[dict[str, Any]]:
 def inside(options: Any) -> list[dict[str, Any]]:
     """How much of a graph its clusters hold, and batches of 1 % of them."""
     rmat = whole(options.cluster_scale).graph
-    n = round(rmat.n_nodes / CLUSTER)
+    n = round(rmat.n_nodes / PAPERS.cluster)
     other, own = communities(n, options.inside[0])
     rows = []
     # Louvain finds a community for each isolated node of the R-MAT graph, which are packed
@@ -264,7 +307,7 @@ def inside(options: Any) -> list[dict[str, Any]]:
                 "fewest edges": int(edges.min()),
                 "without edges": float((edges == 0).mean()),
                 "edges of all": graph.n_edges,
-                "times": NODE_COUNT / graph.n_nodes,
+                "times": PAPERS.nodes / graph.n_nodes,
                 "label": f"{name} {method}",
             }
         )
@@ -340,7 +383,11 @@ def main() -> int:
     )
     options.add_argument("--workers", type=int, nargs="+", default=[256, 512, 1024])
     options.add_argument(
-        "--cases", nargs="+", choices=("global", "mini", "cluster"), default=["mini", "cluster"]
+        "--cases",
+        nargs="+",
+        choices=("global", "mini", "cluster"),
+        default=["mini", "cluster"],
+        help="of the scaling; mini cluster, all that alipay has",
     )
     options.add_argument(
         "--masters",
@@ -388,6 +435,7 @@ def main() -> int:
     for part, rows in (
         ("check", check),
         ("scaling", scaling),
+        ("alipay", alipay),
         ("modes", modes),
         ("caches", caches),
         ("clusters", inside),
