@@ -188,6 +188,32 @@ def repeat(
             seconds.setdefault(f"{case} {direction}", []).append(s)
 
 
+# ---- UPDATE and AGG of a layer
+
+# model, widths before and after, whether the input is features, which need no gradient: the first
+# layers on products (100 features) and papers100M (128), and a layer between
+UPDATED = tuple(
+    (model, d_in, 256, d_in < 256) for model in ("sage", "gat") for d_in in (100, 128, 256)
+)
+# heads, and width of each
+AGGREGATED = ((1, 256), (4, 64))
+
+
+def products_of(model: str) -> int:
+    """Products of the UPDATE of a layer: SAGE has one of the node and one of its neighbours."""
+    return 2 if model == "sage" else 1
+
+
+def drop_of(model: str) -> float:
+    """Share that the UPDATE of a layer drops: that of GAT ends with its ReLU."""
+    return 0.5 if model == "sage" else 0.0
+
+
+def update_case(model: str, d_in: int, d_out: int) -> str:
+    """The name of a case."""
+    return f"update {model} {d_in}x{d_out}"
+
+
 # ---- samplers
 
 # untimed batches at the beginning, which compile and allocate

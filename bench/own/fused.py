@@ -1,6 +1,6 @@
 """GraphTheta's fused loops and separate passes, in turns in one process.
 
-    PYTHONPATH=bench python bench/own/fused.py ROWS SCALE TIMES
+    PYTHONPATH=bench python bench/own/fused.py ROWS GRAPH.npz TIMES
 
 Cases are "NAME DIRECTION fused|separate|product".
 """
@@ -14,7 +14,17 @@ from typing import Any
 
 import numpy as np
 import scipy
-from contender import drawn, report, size_of
+from contender import (
+    AGGREGATED,
+    UPDATED,
+    Input,
+    drawn,
+    drop_of,
+    products_of,
+    report,
+    size_of,
+    update_case,
+)
 
 import graphtheta as gt
 from graphtheta.engine.layer.context import ActiveGraph
@@ -24,8 +34,6 @@ from graphtheta.ops.autodiff.space import RowSpace
 from graphtheta.ops.autodiff.tape import Tape, Var
 from graphtheta.ops.parallel.buffers import taken
 
-SHAPES = ((128, 256), (256, 256))
-HEADS = ((1, 256), (4, 64))
 Seconds = dict[str, list[float]]
 
 
@@ -42,42 +50,72 @@ def written(x: Var) -> Var:
     return x
 
 
-def fused(x: Var, w: gt.Parameter, b: gt.Parameter) -> Var:
-    return written(gt.dropout(gt.relu(gt.linear(x, w, b)), 0.5))
+def fused(xs: list[Var], ws: list[gt.Parameter], b: gt.Parameter, drop: float) -> Var:
+    total = gt.linear(xs[-1], ws[-1], b)
+    for x, w in zip(xs[:-1], ws[:-1], strict=True):
+        total = gt.matmul(x, w) + total
+    out = gt.relu(total)
+    return written(gt.dropout(out, drop) if drop else out)
 
 
-def separate(x: Var, w: gt.Parameter, b: gt.Parameter) -> Var:
-    return written(gt.dropout(written(gt.relu(written(written(gt.matmul(x, w)) + b))), 0.5))
+def separate(xs: list[Var], ws: list[gt.Parameter], b: gt.Parameter, drop: float) -> Var:
+    total = written(written(gt.matmul(xs[-1], ws[-1])) + b)
+    for x, w in zip(xs[:-1], ws[:-1], strict=True):
+        total = written(written(gt.matmul(x, w)) + total)
+    out = written(gt.relu(total))
+    return written(gt.dropout(out, drop)) if drop else out
 
 
-def update(n: int, d_in: int, d_out: int, times: int, seconds: Seconds) -> list[float]:
-    """Time one pair of widths; sizes of the results of both ways."""
+def bare(
+    xs: list[np.ndarray], ws: list[gt.Parameter], g: np.ndarray, constant: bool
+) -> dict[str, float]:
+    """Seconds of the products alone, in BLAS and into existing arrays."""
+    y = np.empty_like(g)
+    gw = np.empty_like(ws[0].value)
+    gx = np.empty_like(xs[0])
+    pairs = list(zip(xs, ws, strict=True))
+    forward = sum(clock(np.matmul, x, w.value, y)[0] for x, w in pairs)
+    backward = sum(clock(np.matmul, x.T, g, gw)[0] for x in xs)
+    if not constant:
+        backward += sum(clock(np.matmul, g, w.value.T, gx)[0] for w in ws)
+    return {"forward": forward, "backward": backward}
+
+
+def update(
+    n: int, model: str, widths: tuple[int, int, bool], times: int, seconds: Seconds
+) -> list[float]:
+    """Time the UPDATE of a layer; sizes of the results of both ways.
+
+    Args:
+        n: Rows.
+        model: "sage" or "gat".
+        widths: Before and after, and whether the input needs no gradient.
+        times: Timed runs.
+        seconds: Receives the times.
+    """
+    d_in, d_out, constant = widths
     space = RowSpace(np.arange(n))
-    x = drawn(n, d_in)
-    g = drawn(n, 1, d_out)[:, 0].copy()
-    w = gt.Parameter(drawn(d_in, d_out))
+    inputs = [drawn(n, d_in), drawn(n, d_in)[::-1].copy()][: products_of(model)]
+    ws = [gt.Parameter(drawn(d_in, d_out) * (i + 1)) for i in range(len(inputs))]
     b = gt.Parameter(drawn(d_out))
-    y = np.empty((n, d_out), np.float32)
-    gw = np.empty((d_in, d_out), np.float32)
-    gx = np.empty_like(x)
+    g = drawn(n, 1, d_out)[:, 0].copy()
     sizes: list[float] = []
     for i in range(times + 1):
-        product = {
-            "forward": clock(np.matmul, x, w.value, y)[0],
-            "backward": clock(np.matmul, x.T, g, gw)[0] + clock(np.matmul, g, w.value.T, gx)[0],
-        }
-        found = {"product": product}
+        found = {"product": bare(inputs, ws, g, constant)}
+        # a result that is checked has no dropout, whose draws differ between libraries
+        drop = drop_of(model) if i else 0.0
         for how, program in (("fused", fused), ("separate", separate)):
             with Tape(step=0) as tape:
-                one = Var(x, space, needs_grad=True)
-                forward, out = clock(program, one, w, b)
+                xs = [Var(x, space, needs_grad=not constant) for x in inputs]
+                forward, out = clock(program, xs, ws, b, drop)
                 backward, gradients = clock(tape.backward, out, g)
             found[how] = {"forward": forward, "backward": backward}
-            sizes += [size_of(out.value) + size_of(gradients.of(w))] if i == 0 else []
+            sizes += [size_of(out.value) + size_of(gradients.of(ws[0]))] if i == 0 else []
         # the first time warms up
         for how, each in found.items() if i else ():
             for way, value in each.items():
-                seconds.setdefault(f"update {d_in}x{d_out} {way} {how}", []).append(value)
+                case = f"{update_case(model, d_in, d_out)} {way} {how}"
+                seconds.setdefault(case, []).append(value)
     return sizes
 
 
@@ -86,14 +124,17 @@ class Aggregate(gt.Layer):
         return edge.src.h * edge.attr
 
 
-def aggregate(graph: gt.Graph, heads: int, width: int, times: int, seconds: Seconds) -> list[float]:
+def aggregate(z: Input, heads: int, width: int, times: int, seconds: Seconds) -> list[float]:
     """Time one number of heads; sizes of the results of both ways."""
-    src, dst = graph.edge_index
-    n, m, alpha = graph.n_nodes, graph.n_edges, drawn(graph.n_edges, heads)
+    src = z.indices
+    dst = z.destinations()
+    n = z.n
+    m = z.n_edges
+    alpha = drawn(m, heads)
     partition = build_partition(gt.Graph((src, dst), n, edge_attr=alpha), gt.start())
     view = global_view(partition, ["in"])
     layer = Aggregate()
-    z = drawn(n, heads, width)
+    rows_in = drawn(n, heads, width)
     g = drawn(n, 1, heads, width)[:, 0].copy()
     by_destination, by_source = (
         scipy.sparse.csr_array((np.ones(m, np.float32), (end, np.arange(m))), (n, m))
@@ -107,16 +148,16 @@ def aggregate(graph: gt.Graph, heads: int, width: int, times: int, seconds: Seco
         messages *= alpha[:, :, None]
         return (sums @ messages.reshape(m, -1)).reshape(n, heads, width)
 
-    own_z = taken(z, order)
+    own_rows = taken(rows_in, order)
     own_g = taken(g, order)
     for i in range(times + 1):
         with Tape(training=False) as tape:
             active = ActiveGraph(view)
-            h = Var(own_z, active.space(n), needs_grad=True)
+            h = Var(own_rows, active.space(n), needs_grad=True)
             forward, out = clock(layer, active, h)
             backward, gradients = clock(tape.backward, out, own_g)
         found = {"fused": (forward, backward)}
-        one, total = clock(passes, z, src, by_destination)
+        one, total = clock(passes, rows_in, src, by_destination)
         two, gradient = clock(passes, g, dst, by_source)
         found["separate"] = (one, two)
         if i == 0:
@@ -130,16 +171,17 @@ def aggregate(graph: gt.Graph, heads: int, width: int, times: int, seconds: Seco
     return sizes
 
 
-def main(rows: str, scale: str, times: str) -> None:
+def main(rows: str, path: str, times: str) -> None:
     seconds: Seconds = {}
     checks, n_bytes = {}, {}
-    for d_in, d_out in SHAPES:
-        checks[f"update {d_in}x{d_out}"] = update(int(rows), d_in, d_out, int(times), seconds)
-    graph = gt.load(f"rmat:scale={scale},edge_factor=16", split="none")
-    for heads, width in HEADS:
+    for model, *widths in UPDATED:
+        case = update_case(model, *widths[:2])
+        checks[case] = update(int(rows), model, tuple(widths), int(times), seconds)
+    z = Input.read(path, features=False)
+    for heads, width in AGGREGATED:
         name = f"aggregate {heads}x{width}"
-        checks[name] = aggregate(graph, heads, width, int(times), seconds)
-        n_bytes[name] = 4 * (graph.n_edges + graph.n_nodes) * heads * width
+        checks[name] = aggregate(z, heads, width, int(times), seconds)
+        n_bytes[name] = 4 * (z.n_edges + z.n) * heads * width
     report(seconds, checks, f"graphtheta {gt.__version__}", bytes=n_bytes)
 
 
