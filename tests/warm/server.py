@@ -1,9 +1,10 @@
-"""Starts programs in forks of a process that has imported GraphTheta: ``server.py LISTENER``, a
-socket by number.
+"""Starts programs in forks of a process that has imported GraphTheta and has trained: ``server.py
+LISTENER``, a socket by number.
 
-A test that starts a program spends most of its time on imports, the same in every process. Here
-``client.py`` stands in for the interpreter: it hands its words, environment and open files to this
-server, whose fork runs the program in their place. The server ends with its standard input.
+A test that starts a program spends most of its time on imports and on loading compiled kernels, the
+same in every process. Here ``client.py`` stands in for the interpreter: it hands its words,
+environment and open files to this server, whose fork runs the program in their place. The server
+ends with its standard input.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ import signal
 import socket
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numba
 from reference import VARIABLE
 
+from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.ops.edge.backend import fused
+from graphtheta.train.loop.trainer import Trainer
 
 # what a job imports before its first epoch; each of these imports many more
 MODULES = (
@@ -36,6 +40,17 @@ MODULES = (
     "tqdm",
     "mpi4py",
 )
+# a job whose kernels most jobs need
+JOB: dict[str, Any] = {
+    "dataset": "sbm:n_nodes=200,n_edges=1200,classes=3,features=4",
+    "hidden": 4,
+    "epochs": 1,
+    "backend": "reference",
+    "strategy": "mini",
+    "batch_size": 60,
+    "fanout": "3,3",
+}
+CACHE = "GRAPHTHETA_CACHE"
 # beyond the numbers of files of any program
 ABOVE = 500
 SIZE = 8
@@ -116,6 +131,7 @@ class Server:
         self._ready = selectors.DefaultSelector()
         # with the connections of their clients
         self._children: dict[int, socket.socket] = {}
+        self._has_kernels = False
         self._watch(listener, lambda: self._begin(listener))
         self._watch(sys.stdin.fileno(), self._stop)
 
@@ -138,6 +154,9 @@ class Server:
             # the client was killed
             connection.close()
             return None
+        if not self._has_kernels:
+            self._has_kernels = True
+            load_kernels(request.variables)
         child = os.fork()
         if not child:
             self._forget()
@@ -189,6 +208,23 @@ def _tell(connection: socket.socket, number: int) -> None:
     # a client that was killed hears nothing
     with contextlib.suppress(BrokenPipeError):
         connection.sendall(number.to_bytes(SIZE, "little", signed=True))
+
+
+def load_kernels(variables: Mapping[str, str]) -> None:
+    """Run a job, which loads kernels from the cache folder of a program with these variables.
+
+    On one thread, because a fork has none of the others; and without the start of a program, which
+    finds its communicator once.
+    """
+    before = dict(os.environ)
+    os.environ.update({name: variables[name] for name in (CACHE,) if name in variables})
+    os.environ["NUMBA_NUM_THREADS"] = "1"
+    numba.config.reload_config()
+    Trainer(**JOB, comm=SerialComm()).fit()
+    os.environ.clear()
+    os.environ.update(before)
+    gc.collect()
+    gc.freeze()
 
 
 def main() -> None:
