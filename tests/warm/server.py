@@ -217,7 +217,8 @@ def load_kernels(variables: Mapping[str, str]) -> None:
     finds its communicator once.
     """
     before = dict(os.environ)
-    os.environ.update({name: variables[name] for name in (CACHE,) if name in variables})
+    if CACHE in variables:
+        os.environ[CACHE] = variables[CACHE]
     os.environ["NUMBA_NUM_THREADS"] = "1"
     numba.config.reload_config()
     Trainer(**JOB, comm=SerialComm()).fit()
