@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ import pytest
 from stages import stages
 from warm.reference import VARIABLE
 
+from graphtheta.base.collector import collector_paused
 from graphtheta.ops.compile import private
 from graphtheta.ops.edge.backend import fused
 from graphtheta.ops.edge.backend.fused import backend_scope
@@ -45,10 +46,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 case.add_marker("second" if stage == 2 else "third")
 
 
-def pytest_collection_finish() -> None:
-    """Spare the garbage collector the modules and tests that stay until the end."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Spare the garbage collector the modules and tests, which stay until the end: while they are
+    collected it took a third of the time.
+    """
+    with collector_paused():
+        found = yield
     gc.collect()
     gc.freeze()
+    return found
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -85,6 +92,13 @@ def back_end(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
             "reference" if request.node.get_closest_marker("fused") is None else "fused"
         ):
             yield
+
+
+@pytest.fixture(scope="module")
+def settled() -> None:
+    """Spare the collector what earlier tests have left: each plan runs it, to measure memory."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
