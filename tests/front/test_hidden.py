@@ -15,6 +15,7 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.errors import ConfigError
 from graphtheta.samplers.hidden import MECHANISMS, REFUSED, hidden_by, table
 
+pytestmark = pytest.mark.reference
 RNG = np.random.default_rng(3)
 # the last node has features that no other has; only hidden edges lead from it
 N = 40

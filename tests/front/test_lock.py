@@ -19,6 +19,8 @@ from graphtheta.errors import FormatError
 from graphtheta.run.checkpoints import lock
 from graphtheta.run.checkpoints.lock import check_free, exclusive
 
+pytestmark = pytest.mark.reference
+
 HOLDER = """
 import sys, time
 from pathlib import Path

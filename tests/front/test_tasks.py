@@ -247,6 +247,7 @@ def test_scores_of_links_have_a_bias_where_the_loss_depends_on_it(loss: str, bia
         decoder="hadamard",
         link_loss=loss,
         epochs=1,
+        backend="reference",
     )
     trainer.fit()
     assert [bias is not None for bias in trainer.model.decoder.mlp.biases] == [True, biased]

@@ -439,6 +439,7 @@ def test_degrees_of_all_times_are_refused(model, keys, refused):
         "fanout": (3, 3),
         "hidden": 4,
         "epochs": 1,
+        "backend": "reference",
         **keys,
     }
     with nullcontext() if refused is None else pytest.raises(ConfigError, match=refused):

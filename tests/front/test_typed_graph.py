@@ -99,6 +99,7 @@ def test_relations_without_edges_and_types_without_nodes_may_have_features_or_no
             hidden=3,
             epochs=1,
             keep=0,
+            backend="reference",
         ).fit()
 
 
