@@ -252,33 +252,38 @@ def trained(
 
 
 @pytest.mark.parametrize(
-    ("size", "graph", "keys"),
+    ("size", "placement", "graph", "keys"),
     [
-        (2, GRAPH, {}),
-        (3, GRAPH, {"sampler": "temporal:grain=3"}),
-        (3, GRAPH, {"mode": "independent", "views_per_step": 3}),
-        (2, FLOATS, {"sampler": "temporal:strategy=last", "reciprocal": True}),
-        (3, GRAPH, {"reciprocal": True, "negatives_from": "batch"}),
+        (2, graphs.PLACEMENTS[0], GRAPH, {}),
+        (3, graphs.PLACEMENTS[1], GRAPH, {"sampler": "temporal:grain=3"}),
+        (3, graphs.PLACEMENTS[2], GRAPH, {"mode": "independent", "views_per_step": 3}),
+        (
+            2,
+            graphs.PLACEMENTS[3],
+            FLOATS,
+            {"sampler": "temporal:strategy=last", "reciprocal": True},
+        ),
+        (3, graphs.PLACEMENTS[4], GRAPH, {"reciprocal": True, "negatives_from": "batch"}),
     ],
     ids=["together", "grain", "independent", "floats", "reciprocal"],
 )
-def test_numbers_do_not_depend_on_ranks(size: int, graph: gt.Graph, keys: dict[str, Any]) -> None:
+def test_numbers_do_not_depend_on_ranks(
+    size: int, placement: tuple[str, str], graph: gt.Graph, keys: dict[str, Any]
+) -> None:
     keys = {**keys, "epochs": 1}
     expected, out = trained(graph, **({**keys, "mode": "cooperative"} if "mode" in keys else keys))
-    for placement, masters in graphs.PLACEMENTS[size - 2 :: 3]:
-        found = run_simulated(
-            size,
-            lambda comm, p=placement, m=masters: trained(
-                graph, comm, partitioner=p, masters=m, **keys
-            ),
-        )
-        for numbers, _ in found:
-            assert numbers.keys() == expected.keys()
-            for name, x in expected.items():
-                np.testing.assert_allclose(
-                    numbers[name], x, rtol=1e-9, atol=tolerance(name, 0), err_msg=name
-                )
-        np.testing.assert_allclose(found[0][1], out, rtol=1e-9)
+    partitioner, masters = placement
+    found = run_simulated(
+        size,
+        lambda comm: trained(graph, comm, partitioner=partitioner, masters=masters, **keys),
+    )
+    for numbers, _ in found:
+        assert numbers.keys() == expected.keys()
+        for name, x in expected.items():
+            np.testing.assert_allclose(
+                numbers[name], x, rtol=1e-9, atol=tolerance(name, 0), err_msg=name
+            )
+    np.testing.assert_allclose(found[0][1], out, rtol=1e-9)
 
 
 def test_triples_of_one_grain_are_one() -> None:

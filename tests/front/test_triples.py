@@ -139,45 +139,65 @@ def test_a_triple_of_several_sets_is_in_the_last_and_that_is_said(
 
 
 @pytest.mark.parametrize(
-    "keys",
+    ("size", "placement", "keys"),
     [
-        {
-            **SHALLOW,
-            "decoder": "rotate",
-            "strategy": "mini",
-            "batch_size": 25,
-            "link_loss": "adversarial",
-            "adversarial_temperature": 0.5,
-            "negatives_from": "batch",
-        },
-        {
-            **SHALLOW,
-            "decoder": "transe",
-            "strategy": "mini",
-            "batch_size": 40,
-            "negative_groups": 2,
-            "link_loss": "softmax",
-            "dropout": 0.2,
-        },
-        {**ENCODED, "decoder": "distmult"},
-        {**ENCODED, "decoder": "complex", "strategy": "mini", "batch_size": 40, "fanout": (3,)},
-        {
-            **ENCODED,
-            "decoder": "distmult",
-            "strategy": "cluster",
-            "clusters": 3,
-            "clusters_per_batch": 2,
-        },
-        {**ENCODED, "decoder": "transe", "reciprocal": True},
-        {
-            **ENCODED,
-            "decoder": "complex",
-            "strategy": "mini",
-            "batch_size": 70,
-            "fanout": (3,),
-            "reciprocal": True,
-            "negatives_from": "batch",
-        },
+        (
+            2,
+            PLACEMENTS[0],
+            {
+                **SHALLOW,
+                "decoder": "rotate",
+                "strategy": "mini",
+                "batch_size": 25,
+                "link_loss": "adversarial",
+                "adversarial_temperature": 0.5,
+                "negatives_from": "batch",
+            },
+        ),
+        (
+            3,
+            PLACEMENTS[1],
+            {
+                **SHALLOW,
+                "decoder": "transe",
+                "strategy": "mini",
+                "batch_size": 40,
+                "negative_groups": 2,
+                "link_loss": "softmax",
+                "dropout": 0.2,
+            },
+        ),
+        (2, PLACEMENTS[2], {**ENCODED, "decoder": "distmult"}),
+        (
+            3,
+            PLACEMENTS[1],
+            {**ENCODED, "decoder": "complex", "strategy": "mini", "batch_size": 40, "fanout": (3,)},
+        ),
+        (
+            2,
+            PLACEMENTS[0],
+            {
+                **ENCODED,
+                "decoder": "distmult",
+                "strategy": "cluster",
+                "clusters": 3,
+                "clusters_per_batch": 2,
+            },
+        ),
+        (3, PLACEMENTS[2], {**ENCODED, "decoder": "transe", "reciprocal": True}),
+        (
+            2,
+            PLACEMENTS[1],
+            {
+                **ENCODED,
+                "decoder": "complex",
+                "strategy": "mini",
+                "batch_size": 70,
+                "fanout": (3,),
+                "reciprocal": True,
+                "negatives_from": "batch",
+            },
+        ),
     ],
     ids=[
         "mini",
@@ -189,10 +209,12 @@ def test_a_triple_of_several_sets_is_in_the_last_and_that_is_said(
         "reciprocal sampled",
     ],
 )
-def test_workers_and_partitioners_do_not_change_the_numbers(keys: dict[str, Any]) -> None:
+def test_workers_and_partitioners_do_not_change_the_numbers(
+    size: int, placement: tuple[str, str], keys: dict[str, Any]
+) -> None:
     one = result(SerialComm(), **keys)
-    for size, (partitioner, masters) in zip((1, 2, 3), PLACEMENTS, strict=True):
-        close(run_simulated(size, result, **keys, partitioner=partitioner, masters=masters)[0], one)
+    partitioner, masters = placement
+    close(run_simulated(size, result, **keys, partitioner=partitioner, masters=masters)[0], one)
     assert one["loss"][1] != one["loss"][0]
     found = list(map(tuple, one["ids"].tolist()))
     assert len(found) == len(set(found)) and set(found) == triples("test")

@@ -153,30 +153,32 @@ def test_gradients_of_set2set() -> None:
         ), p.name
 
 
+CUT: dict[str, Any] = {"partitioner": "vertex-cut"}
+GREM: dict[str, Any] = {"partitioner": "1d-dst", "masters": "grem"}
+
+
+# each placement of edges meets a global strategy, one of batches, and a readout with parameters
 @pytest.mark.parametrize(
-    "keys",
+    ("keys", "placement"),
     [
-        {"norm": "batch", "jumping": "concat"},
-        {"model": "gcn", "readout": "max"},
-        {"model": "gat", "readout": "attention", "norm": "batch"},
-        {"strategy": "mini", "batch_size": 3, "norm": "batch"},
-        {"strategy": "mini", "batch_size": 3, "fanout": "2,2", "readout": "mean"},
-        {"strategy": "cluster", "clusters": 4},
-        {"model": "gat_e", "strategy": "mini", "batch_size": 2},
-        {"model": "gine", "readout": "set2set", "norm": "batch"},
-        {"strategy": "mini", "batch_size": 3, "fanout": "2,2", "readout": "set2set"},
+        ({"norm": "batch", "jumping": "concat"}, {}),
+        ({"model": "gcn", "readout": "max"}, CUT),
+        ({"model": "gat", "readout": "attention", "norm": "batch"}, GREM),
+        ({"strategy": "mini", "batch_size": 3, "norm": "batch"}, CUT),
+        ({"strategy": "mini", "batch_size": 3, "fanout": "2,2", "readout": "mean"}, GREM),
+        ({"strategy": "cluster", "clusters": 4}, CUT),
+        ({"model": "gat_e", "strategy": "mini", "batch_size": 2}, GREM),
+        ({"model": "gine", "readout": "set2set", "norm": "batch"}, CUT),
+        ({"strategy": "mini", "batch_size": 3, "fanout": "2,2", "readout": "set2set"}, {}),
     ],
     ids=str,
 )
-def test_training_is_the_same_on_any_number_of_workers(keys: dict[str, Any]) -> None:
+def test_training_is_the_same_on_any_number_of_workers(
+    keys: dict[str, Any], placement: dict[str, Any]
+) -> None:
     (one,) = run_simulated(1, losses, **keys)
-    for placement in (
-        {},
-        {"partitioner": "vertex-cut"},
-        {"partitioner": "1d-dst", "masters": "grem"},
-    ):
-        for found in run_simulated(3, losses, **keys, **placement):
-            np.testing.assert_allclose(found, one, rtol=1e-9, atol=1e-12)
+    for found in run_simulated(3, losses, **keys, **placement):
+        np.testing.assert_allclose(found, one, rtol=1e-9, atol=1e-12)
 
 
 def test_graphs_of_a_list_keep_what_their_numbers_stand_for() -> None:
