@@ -24,8 +24,8 @@ from graphtheta.engine.runtime.start import read_patience
 from graphtheta.engine.runtime.start_watch import living, missing
 from graphtheta.errors import ConfigError, DataError
 
-# how a process starts, and what it has imported then
-pytestmark = pytest.mark.cold
+# how a process starts, what it has imported then, and how the interpreter ends it
+cold = pytest.mark.cold
 PROGRAM = str(Path(__file__).with_name("mpi_program.py"))
 
 
@@ -36,7 +36,9 @@ def job(
     return run([MPIEXEC, "-n", str(size), sys.executable, PROGRAM, scenario, *flags], **environment)
 
 
-both_ways = pytest.mark.parametrize("flags", [[], ["--hook"]], ids=["run_main", "excepthook"])
+both_ways = pytest.mark.parametrize(
+    "flags", [[], pytest.param(["--hook"], marks=cold)], ids=["run_main", "excepthook"]
+)
 
 
 @needs_mpi
@@ -87,14 +89,17 @@ class TestMpi:
         )
         assert done.stderr.count("CommError") == 1
 
+    @cold
     def test_status_of_the_program(self):
         done = job(2, "status")
         assert (done.returncode, done.stdout, done.stderr) == (5, "", "")
 
+    @cold
     def test_start_is_idempotent(self):
         done = job(2, "interface")
         assert done.stdout == "[['MpiComm', 0, 2, True], ['MpiComm', 1, 2, True]]\n", done.stderr
 
+    @cold
     def test_cores_are_shared_out(self):
         done = job(2, "shared_cores")
         cores = len(os.sched_getaffinity(0))
@@ -142,6 +147,7 @@ class TestEnds:
             and done.stdout == ""
         )
 
+    @cold
     def test_all_fail_and_end_late(self):
         """If a rank ended itself where MPI takes long, the launcher would kill the others."""
         done = job(2, "all_fail_late")
@@ -224,6 +230,7 @@ class TestEnds:
         assert (done.returncode, done.stderr) == (130, "rank 0/2: interrupted\n")
 
 
+@cold
 class TestStart:
     def test_plain_python_knows_no_mpi(self):
         done = run([sys.executable, PROGRAM, "interface"])
