@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -594,6 +595,24 @@ def equality(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
+_found: dict[int, Any] = {}
+
+
+@pytest.fixture
+def once(equality: Any) -> Callable[..., Any]:
+    """``on_ranks`` of the bench for the job of these tests, which is run once by each number of
+    ranks.
+    """
+    run = equality.on_ranks
+
+    def on_ranks(size: int, plan: Any, mpi: bool) -> Any:
+        if size not in _found:
+            _found[size] = run(size, plan, mpi)
+        return _found[size]
+
+    return on_ranks
+
+
 @pytest.mark.parametrize(
     ("spoil", "note"),
     [
@@ -606,12 +625,14 @@ def equality(monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
 )
 def test_a_job_that_differs_is_at_fault(
-    equality: Any, monkeypatch: pytest.MonkeyPatch, spoil: Any, note: str
+    equality: Any,
+    once: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    spoil: Any,
+    note: str,
 ) -> None:
-    on_ranks = equality.on_ranks
-
     def spoilt(size: int, plan: Any, mpi: bool) -> Any:
-        found = on_ranks(size, plan, mpi)
+        found = once(size, plan, mpi)
         return found if size == 1 or isinstance(found, str) else spoil(found)
 
     monkeypatch.setattr(equality, "on_ranks", spoilt)
@@ -620,15 +641,14 @@ def test_a_job_that_differs_is_at_fault(
 
 
 def test_a_job_that_rounding_decides_is_told_apart(
-    equality: Any, monkeypatch: pytest.MonkeyPatch
+    equality: Any, once: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may differ as far as it moves on one rank when last bits change, and not much further."""
-    on_ranks = equality.on_ranks
     monkeypatch.setattr(
         equality,
         "on_ranks",
         lambda size, plan, mpi: {
-            name: x * (1 + 1e-8 * (size > 1)) for name, x in on_ranks(size, plan, mpi).items()
+            name: x * (1 + 1e-8 * (size > 1)) for name, x in once(size, plan, mpi).items()
         },
     )
     for moved, note in ((1e-7, ""), (2e-9, ""), (1e-11, "differs"), (1e-8 / 101, "differs")):
