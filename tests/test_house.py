@@ -61,21 +61,26 @@ def package_of(module: str) -> str:
     return module if module in PACKAGES else module.rpartition(".")[0]
 
 
-def imports(path: Path, tree: ast.Module) -> Iterator[tuple[int, str, int]]:
+@cache
+def imports(path: Path, tree: ast.Module) -> list[tuple[int, str, int]]:
     """Line, absolute module and level of each import; ``from package import name`` gives
     package.name where that is a module.
     """
     inside = name_of(path).split(".")
     package = inside if path.name == "__init__.py" else inside[:-1]
+    found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name, 0) for alias in node.names)
+            found += [(node.lineno, alias.name, 0) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             base = [*base, node.module] if node.module else base
             for alias in node.names:
                 whole = ".".join([*base, alias.name])
-                yield node.lineno, whole if whole in MODULES else ".".join(base), node.level
+                found.append(
+                    (node.lineno, whole if whole in MODULES else ".".join(base), node.level)
+                )
+    return found
 
 
 MODULES = {name_of(path) for path in FILES}
