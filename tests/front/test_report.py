@@ -92,6 +92,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without their charts, which take most of the time; for tests of what else is said."""
+    monkeypatch.setattr(chart, "_svg", lambda figure, about: "")
+
+
 def run(ranks: int, **keys: object) -> Path:
     """Train on simulated ranks; the folder of the run."""
     run_simulated(ranks, lambda comm: train_once(Job(**{**TINY, "out": "run", **keys}), comm))
@@ -330,7 +336,7 @@ def test_python_writes_the_same_timeline(here: Path) -> None:
     read_timeline(Path("mine/trace.json"), 1)
 
 
-def test_a_run_that_fails_leaves_timelines_and_a_report(here: Path) -> None:
+def test_a_run_that_fails_leaves_timelines_and_a_report(here: Path, plain: None) -> None:
     run(2, trace=True)
     with pytest.raises(DataError, match="loss of an evaluation"):
         run(2, trace=True, lr=1e38, optimiser="sgd", epochs=50)
@@ -346,7 +352,7 @@ def test_a_run_that_fails_leaves_timelines_and_a_report(here: Path) -> None:
     )
 
 
-def test_a_later_run_takes_the_timeline_away(here: Path) -> None:
+def test_a_later_run_takes_the_timeline_away(here: Path, plain: None) -> None:
     run(1, trace=True)
     assert main(["report", str(run(1))]) == 0
     assert (
