@@ -27,6 +27,7 @@ def core():
     return gt.load("rmat:scale=12,edge_factor=16", split="none")
 
 
+@cache
 def owners(size, options="", masters="grem", chunk=1 << 20):
     masters = f"grem:slack={SLACK}{options}" if masters == "grem" else masters
     return assign(GraphEdges(core(), chunk), OneOf(size), "1d-src", masters, 7)[0]

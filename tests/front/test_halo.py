@@ -12,7 +12,10 @@ from graphtheta.cli.rounding import halo_error
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
 
-GRAPH = graphs.random_graph(60, 400, edge_y=None, edge_train=None, edge_val=None, edge_test=None)
+UNLABELLED = dict.fromkeys(("edge_y", "edge_train", "edge_val", "edge_test"))
+GRAPH = graphs.random_graph(60, 400, **UNLABELLED)
+# sums in order take a step for each edge of the node that has most
+EVEN = graphs.random_graph(60, 400, hub=False, **UNLABELLED)
 KEYS = dict(
     layers=3,
     hidden=32,
@@ -34,7 +37,8 @@ def trained(comm, **keys):
     """Losses of three epochs, test metrics without training, bytes of the moves, and how far
     rounding moves the first loss.
     """
-    trainer = gt.Trainer(graph=GRAPH, comm=comm, **{**KEYS, **keys})
+    graph = EVEN if keys.get("aggregator") == "lstm" else GRAPH
+    trainer = gt.Trainer(graph=graph, comm=comm, **{**KEYS, **keys})
     metrics = trainer.evaluate("test")
     error = halo_error(trainer)
     before = comm.ledger.snapshot()
