@@ -40,6 +40,7 @@ def made(graph):
         return Net(graph.n_features, 3)
 
 
+@pytest.mark.reference
 def test_forward_equals_the_predictions_of_a_trainer(graph):
     trainer = gt.Trainer("gcn", graph, epochs=1)
     trainer.fit()

@@ -18,6 +18,8 @@ from graphtheta.graph.splits.regions import region_of, region_split
 from graphtheta.graph.splits.several import choose_split
 from graphtheta.graph.store.from_graph import write_store
 
+pytestmark = pytest.mark.reference
+
 
 def test_class_split_counts():
     y = np.concatenate((np.repeat([0, 1, 2], [60, 70, 200]), [-1] * 10))
