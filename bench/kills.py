@@ -228,7 +228,8 @@ def strike(plan: Plan, job: Running, folder: Path, start: float, steps: int) -> 
         if come and pid:
             os.kill(pid, signal.SIGKILL)
             return now
-        sleep(0.0005)
+        # to look for the process takes longer than this pause
+        sleep(0.0005 if pid else 0.02)
     return None
 
 
