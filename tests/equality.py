@@ -91,7 +91,7 @@ def example():
     """A hub, self loops, duplicate edges and isolated nodes."""
     rng = np.random.default_rng(3)
     ends = rng.integers(0, N - 3, (2, E))
-    ends[1, :40] = 3
+    ends[1, :24] = 3
     ends[0, 40:46] = ends[1, 40:46]
     ends[:, 50:60] = ends[:, 60:70]
     train = rng.random(N) < 0.4

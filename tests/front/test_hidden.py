@@ -216,7 +216,10 @@ SHIFTS = {
 @pytest.mark.parametrize("strategy", ["uniform", "last"])
 @pytest.mark.parametrize("model", ["gat", "gat_e", "sage"])
 def test_predictions_depend_on_differences_of_times_only(model, strategy):
-    """Self loops that the job adds for gat are seen whatever the numbers of the times."""
+    """Self loops that the job adds for gat are seen whatever the numbers of the times.
+
+    Every model meets all shifts: one half with each strategy.
+    """
     graph, _ = graphs_for("node", np.zeros(E, bool))
     keep = graph.src != graph.dst
     graph = gt.Graph(
@@ -229,7 +232,8 @@ def test_predictions_depend_on_differences_of_times_only(model, strategy):
         edge_attr=graph.edge_attr[keep],
     )
     expected = None
-    for shift, dtype in SHIFTS.values():
+    as_they_are, *others = SHIFTS.values()
+    for shift, dtype in (as_they_are, *others[strategy == "last" :: 2]):
         times = {
             "node_columns": {"time": (np.arange(N) % NOW + shift).astype(dtype)},
             "edge_columns": {"time": (WHEN[keep] + shift).astype(dtype)},
