@@ -18,6 +18,9 @@ from graphtheta.ops.compile import private
 from graphtheta.ops.edge.backend import fused
 from graphtheta.ops.edge.backend.fused import backend_scope
 
+# threads of OpenMP that wait take the core from whatever else is tested
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 ROOT = Path(__file__).resolve().parent.parent
 # by name, as an import that nothing here uses is taken out by tools
 pytest_plugins = ["warm.plugin"]

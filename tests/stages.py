@@ -6,14 +6,16 @@ import zlib
 
 
 def stages(name: str, n_cases: int, first: int, second: int = 1) -> list[int]:
-    """The stage of each case, 1 to 3: each case of ``first`` is in the first stage, and of the
-    others each of ``second`` in the second.
+    """The stage of each case, 1 to 3: each case of ``first`` is in the first stage, none if it is
+    0, and of the others each of ``second`` in the second.
 
     Tables begin with their plainest cases; the name of the test draws with which one the first
     stage begins.
     """
-    begin = zlib.crc32(name.encode()) % min(first, n_cases)
-    found = [1 if number % first == begin else 3 for number in range(n_cases)]
+    found = [3] * n_cases
+    if first:
+        begin = zlib.crc32(name.encode()) % min(first, n_cases)
+        found[begin::first] = [1] * len(found[begin::first])
     later = [number for number in range(n_cases) if found[number] == 3]
     for number in later[::second]:
         found[number] = 2

@@ -283,7 +283,7 @@ def run(name, size, placement):
     return {kind: gathered([part[kind] for part in parts]) for kind in kinds}
 
 
-@pytest.mark.one_in(13)
+@pytest.mark.one_in(13, 2)
 @pytest.mark.parametrize("number, name", list(enumerate(n for n in MODELS if n != "no layer")))
 def test_numbers_are_those_of_the_whole_graph_on_any_ranks(number, name):
     alone = run(name, 1, graphs.PLACEMENTS[0])

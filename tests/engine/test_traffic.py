@@ -94,7 +94,7 @@ def measure(comm, task, view, model, bounds):
 PLACEMENTS = [("1d-src", "hash"), ("1d-dst", "block"), ("vertex-cut", "hash")]
 
 
-@pytest.mark.one_in(11)
+@pytest.mark.one_in(11, 2)
 @pytest.mark.parametrize(
     ("size", "task", "placement"),
     [

@@ -204,7 +204,7 @@ def test_the_commands_work_where_nothing_is_in_the_way(
 @pytest.mark.second
 @pytest.mark.parametrize("command", COMMANDS)
 @settings(
-    max_examples=8,
+    max_examples=4,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,

@@ -17,7 +17,6 @@ PROGRAM = f"{TESTS}/memory_program.py"
 BESIDE = 32 << 20
 
 
-@pytest.mark.cold
 @pytest.mark.second
 @pytest.mark.parametrize("name", JOBS)
 def test_the_bound_is_above_the_peak(name):

@@ -275,8 +275,18 @@ PLACES = [
 ]
 
 
-@pytest.mark.second
-@pytest.mark.parametrize("words", PLACES, ids=lambda words: " ".join(words)[:30])
+# runs commands in turns, and writes the exit code and the errors of each
+IN_TURNS = """
+import contextlib, io, json, sys
+from graphtheta.__main__ import main
+for words in json.load(sys.stdin):
+    errors = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
+        code = main(words)
+    print(json.dumps([code, errors.getvalue()]))
+"""
+
+
 def without_rights() -> None:
     """Take from root the right to enter and read everything; others do not have it."""
     prctl = ctypes.CDLL(None).prctl
@@ -286,15 +296,17 @@ def without_rights() -> None:
 
 
 @pytest.mark.second
-@pytest.mark.parametrize("words", PLACES, ids=lambda words: " ".join(words)[:30])
-def test_a_folder_that_may_not_be_entered_is_told_in_a_line(run: Path, words: list[str]) -> None:
+def test_a_folder_that_may_not_be_entered_is_told_in_a_line(run: Path) -> None:
     Path("shut").mkdir(mode=0)
     done = subprocess.run(
-        [str(Path(sys.prefix, "bin", "python")), "-m", "graphtheta", *words],
+        [str(Path(sys.prefix, "bin", "python")), "-c", IN_TURNS],
+        input=json.dumps(PLACES),
         preexec_fn=without_rights,
         capture_output=True,
         text=True,
-        check=False,
+        check=True,
     )
-    assert done.returncode != 0
-    assert done.stderr.count("\n") == 1 and "shut" in done.stderr, done.stderr
+    for words, line in zip(PLACES, done.stdout.splitlines(), strict=True):
+        code, errors = json.loads(line)
+        assert code != 0, words
+        assert errors.count("\n") == 1 and "shut" in errors, (words, errors)

@@ -30,7 +30,7 @@ from graphtheta.ops.edge.backend.fused import backend_scope
 from graphtheta.ops.edge.codegen.kernel import residuals_of
 from graphtheta.ops.parallel.pool import set_threads, threads
 
-pytestmark = [pytest.mark.fused, pytest.mark.second]
+pytestmark = pytest.mark.fused
 
 
 @pytest.fixture(autouse=True)
@@ -144,6 +144,7 @@ PLANNED = {"edge_softmax"}
 GROUPS = [sorted(ROWWISE)[i::6] for i in range(6)]
 
 
+@pytest.mark.second
 def test_every_rowwise_primitive_is_tried():
     mine = {
         n
@@ -153,17 +154,14 @@ def test_every_rowwise_primitive_is_tried():
     assert mine == ROWWISE.keys() | PLANNED
 
 
-# single precision has functions of its own for what is not arithmetic or a choice of rows;
+# single precision has functions of its own for what is neither arithmetic nor a choice of rows;
 # test_lanes tries these alone
-OWN = {"exp", "log", "sqrt", "gelu"}
-CASES = [
-    (group, dtype)
-    for dtype in ("float64", "float32")
-    for group in GROUPS
-    if dtype == "float64" or OWN & set(group)
-]
+OWN = ["cos", "elu", "exp", "gelu", "log", "pow", "power"]
+OWN += ["sigmoid", "sin", "softplus", "sqrt", "standardise", "tanh"]
+CASES = [*((group, "float64") for group in GROUPS), *((OWN[i::2], "float32") for i in range(2))]
 
 
+@pytest.mark.second
 @pytest.mark.parametrize(
     ("group", "dtype"), CASES, ids=lambda x: x if isinstance(x, str) else " ".join(x)
 )
@@ -250,11 +248,13 @@ def again(x):
     return x * x + gt.exp(x) * x.sum(-1) + gt.max(x, -1)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("name", SCORES)
 def test_softmax(name):
     both(SCORES[name])
 
 
+@pytest.mark.one_in(0, 2)
 @pytest.mark.parametrize("name", SCORES)
 def test_what_is_saved_is_what_would_be_computed(name, monkeypatch):
     """Whatever may be saved for the kernel by senders is saved, worth it or not."""
@@ -269,16 +269,19 @@ def test_what_is_saved_is_what_would_be_computed(name, monkeypatch):
     assert any(saved.values()) == (name not in ("softmax alone", "softmax, full width"))
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes(name):
     both(SHAPES[name])
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("name", ["alias", "carried"])
 def test_without_training(name):
     both(SHAPES[name], training=False)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize(
     "dtype, direction, sum",
     [
@@ -306,6 +309,7 @@ def several(e):
     }
 
 
+@pytest.mark.second
 def test_a_message_of_its_own_for_each_total():
     found = both(several, SEVERAL, direction="both", size=2)[0]
     assert {f"total {name}" for name in SEVERAL} <= found.keys()
@@ -319,10 +323,12 @@ def test_a_message_of_its_own_for_each_total():
     )
 
 
+@pytest.mark.second
 def test_no_sum():
     both(lambda e: gt.tanh(e.src.z) * e.dst.y, None)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("sum", ["sum", ("mean", "max")], ids=str)
 def test_edges_that_stand_for_several(sum):
     both(SCORES["softmax alone"], sum, scale=True)
@@ -354,6 +360,7 @@ INTEGERS = {
 }
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("name", INTEGERS)
 def test_integers_are_computed_as_integers(name):
     found = both(INTEGERS[name], dtype="float32", size=2)
@@ -361,6 +368,7 @@ def test_integers_are_computed_as_integers(name):
         assert {found[0][f"edge {n}"].dtype.name for n in ("code", "large")} == {"int64"}
 
 
+@pytest.mark.second
 def test_integers_and_masks_of_wide_rows():
     """In loops over scratch memory."""
     nodes = {"z": (1100,), "y": (1100,)}
@@ -372,6 +380,7 @@ def test_integers_and_masks_of_wide_rows():
     )
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("shape", [(128, 41), (0,), (2, 0), (1,), (1, 1)], ids=str)
 def test_widths(shape):
     nodes = {"z": shape, "y": shape, "s": shape[:1]}
@@ -409,6 +418,7 @@ class FromOnes(Model):
         return self.layer(graph, gt.repeat_rows(self.ones, graph.x))
 
 
+@pytest.mark.second
 @pytest.mark.parametrize(
     ("layer", "width"),
     [(Weighted, 3), (Weighted, 1030), (Chosen, 1)],
@@ -431,6 +441,7 @@ def test_sums_over_many_edges_keep_their_digits(layer, width):
     np.testing.assert_allclose(found.astype(float).sum(), most, rtol=1e-5)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("masked", ["some", "all"])
 @pytest.mark.parametrize("power", [1, 2])
 def test_masked_scores_weigh_nothing(masked, power):
@@ -448,6 +459,7 @@ COMMON = (
 )
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("power, scale", [(1, False), (1, True), (2, False), (2, True)])
 def test_what_all_scores_of_a_node_have_in_common_changes_no_weight(power, scale, dtype):
@@ -465,6 +477,7 @@ def test_what_all_scores_of_a_node_have_in_common_changes_no_weight(power, scale
             )
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_differences_are_taken_in_the_order_in_which_they_are_written(dtype):
     """As of far places, which are close to each other: (1e9 - 1e9) - t is -t, and 1e9 - (1e9 + t)
@@ -481,12 +494,14 @@ def test_differences_are_taken_in_the_order_in_which_they_are_written(dtype):
     np.testing.assert_allclose(written["total "], exact["total "], rtol=0, atol=100 * DTYPES[dtype])
 
 
+@pytest.mark.second
 def test_a_masked_edge_before_and_after_others():
     with np.errstate(divide="ignore"):
         found = both(lambda e: gt.softmax(e.src.s + gt.log(gt.relu(e.weight))) * e.src.z)[0]
     assert np.isfinite(found["total "]).all()
 
 
+@pytest.mark.second
 def test_nan_shows():
     bad = lambda e: gt.sqrt(e.src.s - 100.0)
     for gather, sum in (
@@ -500,6 +515,7 @@ def test_nan_shows():
         assert np.isnan(found["total "]).any()
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("size", [1, 7])
 def test_blocks_change_nothing(size, monkeypatch):
     gather = ROWWISE["matmul"]
@@ -509,6 +525,7 @@ def test_blocks_change_nothing(size, monkeypatch):
         np.testing.assert_allclose(x, whole[name], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.second
 def test_threads_change_no_bit(monkeypatch):
     monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 16)
     graph = graphs.random_graph(200, 3000)
@@ -530,6 +547,7 @@ def test_threads_change_no_bit(monkeypatch):
         assert all(np.array_equal(x, found[1][n]) for n, x in found[0].items())
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("gather, sum", [("softmax", "sum"), ("mul", "max"), ("matmul", "mean")])
 def test_hubs_are_cut(gather, sum, monkeypatch):
     """One node sends to all others and receives from all: its edges are summed in pieces."""
@@ -545,6 +563,7 @@ def test_hubs_are_cut(gather, sum, monkeypatch):
     both(program, sum, graph=graph, size=3, scale=True)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("name", graphs.odd_graphs())
 def test_odd_graphs(name):
     graph = graphs.odd_graphs()[name]
@@ -553,6 +572,7 @@ def test_odd_graphs(name):
         both(lambda e: e.src.z * e.dst.s, ("mean", "max"), graph=graph, size=size)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("placement", graphs.PLACEMENTS, ids=" ".join)
 def test_ranks_and_placements(placement):
     for size in (2, 4):
@@ -565,6 +585,7 @@ def test_ranks_and_placements(placement):
         )
 
 
+@pytest.mark.second
 def test_whole_models_under_every_strategy(monkeypatch):
     """Row lists, sampled edges and halos together."""
     monkeypatch.setattr(equality, "MODELS", {n: equality.MODELS[n] for n in ("sage max", "gat_e")})
@@ -584,6 +605,7 @@ def test_whole_models_under_every_strategy(monkeypatch):
                 )
 
 
+@pytest.mark.second
 def test_falls_back_where_integers_are_summed():
     gather = lambda e: (
         gt.embedding(parameter(4, 2), gt.stack([gt.cast(e.weight * 0.0, np.int64)] * 2).sum(-1))
@@ -596,6 +618,7 @@ def test_falls_back_where_integers_are_summed():
     assert not fused.usable(phase)
 
 
+@pytest.mark.second
 @settings(
     max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
