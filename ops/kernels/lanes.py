@@ -338,7 +338,7 @@ def lanewise(function: Callable[..., V]) -> Any:
 
         return kind(*kinds), generate
 
-    return intrinsic_like(function, typed)
+    return intrinsic_with(list(inspect.signature(function).parameters), typed)
 
 
 def numberwise(function: Callable[..., V]) -> Any:
@@ -356,12 +356,12 @@ def numberwise(function: Callable[..., V]) -> Any:
 
         return kind(*kinds), generate
 
-    return intrinsic_like(function, typed)
+    return intrinsic_with(list(inspect.signature(function).parameters), typed)
 
 
-def intrinsic_like(function: Callable[..., V], typed: Callable[..., Any]) -> Any:
-    """An intrinsic with as many arguments as a function, which Numba reads off its code."""
-    names = ", ".join(inspect.signature(function).parameters)
+def intrinsic_with(parameters: Sequence[str], typed: Callable[..., Any]) -> Any:
+    """An intrinsic with some parameters, whose number Numba reads off its code."""
+    names = ", ".join(parameters)
     scope: dict[str, Any] = {"typed": typed}
     exec(f"def call(typing, {names}): return typed(typing, {names})", scope)
     return intrinsic(scope["call"])

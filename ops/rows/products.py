@@ -80,7 +80,7 @@ def product(x: Any, w: Any) -> Any:
             w.shape[1],
             _SPARSE * x.nnz / max(1, x.shape[0]),
         )
-    elif x.dtype == w.dtype and is_tiled(*x.shape, w.shape[1], x.dtype):
+    elif x.dtype == w.dtype and is_tiled(x.shape[0], x.shape[1], w.shape[1], x.dtype):
         from ..kernels.products.loops import Factor, Rows
 
         rows = Rows(*_adjacent(x))
@@ -125,7 +125,7 @@ def long_product(x: Any, g: Any) -> Any:
         )
         return out
     ends = np.arange(count + 1) * x.shape[0] // count
-    if x.dtype == g.dtype and is_tiled(*x.shape, g.shape[1], x.dtype):
+    if x.dtype == g.dtype and is_tiled(x.shape[0], x.shape[1], g.shape[1], x.dtype):
         return _tiled_long_product(x, g, ends)
     parts = empty((count, g.shape[1], x.shape[1]), g.dtype)
     by_part = _long_vector_product if 1 in (x.shape[1], g.shape[1]) else _plain_product

@@ -18,13 +18,12 @@ from graphtheta.base.arguments import checked
 from graphtheta.base.npy import in_files
 from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import TypedRows
-from graphtheta.engine.partition.relation import READOUT
 from graphtheta.errors import DataError
 from graphtheta.graph.data import typed, validation
 from graphtheta.graph.data.columns import Columns, check_columns, described, listed
 from graphtheta.graph.data.scale import SCALES
 from graphtheta.graph.data.tensors import without_tensors
-from graphtheta.graph.data.typed import RELATION, TYPE
+from graphtheta.graph.data.typed import READOUT, RELATION, TYPE
 
 NODE_MASKS = ("train", "val", "test")
 EDGE_MASKS = ("edge_train", "edge_val", "edge_test")

@@ -26,6 +26,9 @@ from graphtheta.graph.data.labels import LabelForm, label_form
 from graphtheta.graph.data.validation import SPARSE_BELOW, Origin, as_array, check_edges, is_column
 
 TYPE, RELATION = "type", "relation"
+# the node column by which the engine knows readout nodes: 1 for a node that stands for a whole
+# graph, 0 for others
+READOUT = "readout"
 NODE_FIELDS = ("x", "y", "train", "val", "test", "node_ids")
 EDGE_FIELDS = ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test")
 LISTED = 12  # relations that a message lists

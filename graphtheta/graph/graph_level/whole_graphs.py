@@ -17,11 +17,10 @@ from graphtheta.base.arguments import checked
 from graphtheta.base.sparse import is_sparse
 from graphtheta.errors import DataError, ShapeError
 from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.data.typed import READOUT
 from graphtheta.graph.data.validation import Origin, as_array, check_node_ids, is_column
 
 NODE, GRAPH = "node", "graph"
-# the node column by which the engine knows readout nodes
-READOUT = "readout"
 # in ``meta``, whether ids of graphs are "int" or "text"
 IDS = "graph_ids"
 # in ``meta``, what the numbers of columns stand for

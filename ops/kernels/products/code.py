@@ -10,13 +10,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 from llvmlite import ir
 from numba import types
 
-from ..lanes import ELEMENTS, INDEX, call, intrinsic_like
+from ..lanes import ELEMENTS, INDEX, call, intrinsic_with
 
 NUMBER = ir.IntType(64)
 BYTE = ir.IntType(8).as_pointer()
@@ -193,4 +192,4 @@ def tile_function(write: Callable[..., None], tile: Tile) -> Any:
     def typed(typing: Any, *kinds: Any) -> Any:
         return types.void(*[types.int64] * len(names)), generate
 
-    return intrinsic_like(partial(write, None), typed)
+    return intrinsic_with(names, typed)
