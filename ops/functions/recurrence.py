@@ -23,8 +23,11 @@ from ..parallel import buffers
 from .long_rows import LongRows
 from .rows import prefix
 
-# turns of at most so many rows are run in compiled loops, if there are as many of them
-FEW_ROWS = 4
+# turns of at most so many rows are run in compiled loops, if there are at least LONG of them; rows
+# times the square of the numbers of a message are at most WORK, since BLAS is faster at products of
+# many rows (both compute about 1 ms then)
+FEW_ROWS = 64
+WORK = 1 << 20
 LONG = 512
 # from the state, None at first, and a message to the next state
 Step = Callable[[Any, Var], Any]
@@ -315,7 +318,8 @@ class Recurrence:
         """The turns of few rows, if there are enough to compile them."""
         counts = np.array([turn.end - turn.begin for turn in turns])
         # the first step of a row is another function
-        first = max(1, int(np.count_nonzero(counts > FEW_ROWS)))
+        few = min(FEW_ROWS, max(1, WORK // max(1, prod(messages.shape[1:])) ** 2))
+        first = max(1, int(np.count_nonzero(counts > few)))
         if len(turns) - first < LONG:
             return None
         rows = LongRows.of(self.step, messages.shape[1:], self.parts, self.dtype)
