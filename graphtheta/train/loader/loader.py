@@ -130,7 +130,7 @@ class Loader:
                 )
         if prefetch < 0:
             raise ConfigError(f"prefetch: got {prefetch}, expected at least 0")
-        job = _job(keys, drop_last)
+        job = _job(keys)
         if not job.is_default("log_level"):
             start_logging(job.log_level, comm.rank, comm.size)
         check_jobs(job, comm)
@@ -153,6 +153,9 @@ class Loader:
             "direction": direction,
         }
         check_arguments("gt.Loader", arguments, comm)
+        # samplers of node sets have no smaller batch
+        if drop_last and not is_node_set(SAMPLERS.find(name_and_options(job.sampler)[0])):
+            job = job.change(drop_last=True)
         if comm.size > 1:
             check_graphs(graph_digests(self._graph, comm.cores), comm)
         self.comm = comm
@@ -348,12 +351,8 @@ class Loader:
         return self._form(self._fields.batch(view, np.argsort(np.argsort(numbers))))
 
 
-def _job(keys: Mapping[str, Any], drop_last: bool) -> Job:
+def _job(keys: Mapping[str, Any]) -> Job:
     """The job of a loader.
-
-    Args:
-        keys: Keys of the job.
-        drop_last: That of the loader; samplers of node sets have no smaller batch.
 
     Raises:
         ConfigError: A key is unknown, is not read, or has a value that is not allowed.
@@ -366,8 +365,6 @@ def _job(keys: Mapping[str, Any], drop_last: bool) -> Job:
     hops = _n_hops(keys.get("fanout", ()))
     # in both modes a worker has the whole of its batch, and fetches the features
     job = Job(**{"strategy": "mini", **keys, "mode": "independent", "layers": max(hops, 1)})
-    if drop_last and not is_node_set(SAMPLERS.find(name_and_options(job.sampler)[0])):
-        job = job.change(drop_last=True)
     if job.strategy not in STRATEGIES:
         raise ConfigError(
             f"strategy={job.strategy} has no meaning for gt.Loader; choose from"
