@@ -31,7 +31,7 @@ from ..view.scored_pairs import PairPlan, ScoredPairs
 from ..view.view import GraphView
 from .fetch import Features, request_bytes, row_bytes
 from .local import local_partition
-from .parts import COLUMN, Parts, bytes_of, parts_of_views
+from .parts import COLUMN, ROWS, Parts, bytes_of, parts_of_views, typed_columns
 from .scatter import Received, scatter
 
 
@@ -124,7 +124,8 @@ def dealt_bytes(views: Sequence[GraphView], layers: Layers) -> int:
 
 def _unpacked(parts: Parts, layers: Layers, received: list[Received]) -> GraphView:
     """The view of the received rows."""
-    nodes, edges, uses, *pairs = received
+    nodes, edges, uses, *others = received
+    edge, pairs = _of_edges(parts, edges, others)
     gid, hop = nodes.columns["gid"], nodes.columns["hop"]
     rows = np.argsort(hop.astype(np.int64) * parts.partition.n_nodes + gid)
     by_id = np.argsort(edges.columns["gid"])
@@ -135,7 +136,7 @@ def _unpacked(parts: Parts, layers: Layers, received: list[Received]) -> GraphVi
         masters=gid,
         node=_given(nodes),
         edges=edges.columns["gid"][by_id],
-        edge={name: x[by_id] for name, x in _given(edges).items()},
+        edge={name: x[by_id] for name, x in edge.items()},
     )
     ends = [np.empty(len(by_id), np.int32) for _ in range(2)]
     for end, out in zip(("src", "dst"), ends, strict=True):
@@ -177,6 +178,28 @@ def _unpacked(parts: Parts, layers: Layers, received: list[Received]) -> GraphVi
         if pairs
         else view
     )
+
+
+def _of_edges(
+    parts: Parts, edges: Received, others: list[Received]
+) -> tuple[dict[str, Any], list[Received]]:
+    """The columns of the edges by name, with the rows of those at the widths of types, and what
+    remains of the other kinds: pairs, if there are any.
+    """
+    columns: dict[str, Any] = dict(_given(edges))
+    typed = typed_columns(parts.partition)
+    count = sum(part.shape[1] > 0 for like in typed.values() for part in like.parts)
+    rest, rows = others[: len(others) - count], iter(others[len(others) - count :])
+    for name, like in typed.items():
+        kind = columns[name]
+        blocks = [
+            next(rows).columns[ROWS]
+            if part.shape[1]
+            else np.zeros((np.count_nonzero(kind == code), 0), like.dtype)
+            for code, part in enumerate(like.parts)
+        ]
+        columns[name] = like.of_kind(kind, blocks)
+    return columns, rest
 
 
 def _given(received: Received) -> Columns:

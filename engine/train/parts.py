@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.typed_rows import TypedRows
 from graphtheta.errors import ConfigError
 
 from ...ops.kernels.batch import group
@@ -33,6 +34,8 @@ from ..view.view import GraphView
 
 # a column of the graph in a message, beside those of the engine
 COLUMN = "column "
+# name of the rows of a type, in messages of their own
+ROWS = "rows"
 LARGEST = 1 << 31
 
 
@@ -42,8 +45,9 @@ class Parts:
 
     Attributes:
         partition: What they are parts of.
-        kinds: Columns of nodes, edges, uses, and pairs if there are any: the rows of one view after
-            those of another.
+        kinds: Columns of nodes, edges, uses, and pairs if there are any, then the rows of edge
+            columns at the widths of types, for each type: the rows of one view after those of
+            another.
         bounds: Bounds of the views in each kind, [views + 1].
         levels: Position and direction of each level, and whether the messages of each of its passes
             run against the edges.
@@ -265,6 +269,15 @@ def _edges(
         "dst": dst,
         **_read(p.edge, p.edge.names(), stored),
     }
+    apart = []
+    for name, x in edges.items():
+        if isinstance(x, TypedRows):
+            # in the column itself the type of each edge
+            edges[name] = x.kind
+            for code, part in enumerate(x.parts):
+                if part.shape[1]:
+                    before = np.append(0, np.cumsum(x.kind == code))
+                    apart.append(({ROWS: part}, before[ptr]))
     begin = bounds[: len(used)]
     n = int(sum(len(x.items) for x in used))
     lists = np.append(begin[:, :-1].ravel(), n)
@@ -280,7 +293,7 @@ def _edges(
         uses["weight"] = np.concatenate([np.zeros(0), *ones])[at]
     kinds = [(edges, ptr), (uses, use_ptr)]
     if pairs is None:
-        return kinds
+        return [*kinds, *apart]
     ends = {
         name: np.concatenate([getattr(x, name) for x in pairs])
         for name in ("gid", "src", "dst", "label")
@@ -291,7 +304,15 @@ def _edges(
     return [
         *kinds,
         (ends | ({"edge": number[n:]} if scored else {}), pointers([len(x.src) for x in pairs])),
+        *apart,
     ]
+
+
+def typed_columns(p: Partition) -> dict[str, TypedRows]:
+    """Edge columns at the widths of types, without rows, in the order of messages."""
+    none = np.zeros(0, np.int64)
+    columns = {name: p.edge.read(name, none) for name in p.edge.names()}
+    return {name: x for name, x in columns.items() if isinstance(x, TypedRows)}
 
 
 def _read(store: Any, names: Iterable[str], rows: np.ndarray | None) -> Columns:

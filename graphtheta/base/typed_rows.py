@@ -99,7 +99,7 @@ class TypedRows:
             before, count = (
                 np.bincount(x, minlength=len(self.parts)) for x in (self.kind[:begin], kind)
             )
-            return self._of_kind(
+            return self.of_kind(
                 kind, [x[a : a + n] for x, a, n in zip(self.parts, before, count, strict=True)]
             )
         return self.taken(key, lambda x, rows: x[rows])
@@ -109,12 +109,17 @@ class TypedRows:
     ) -> TypedRows:
         """Rows by number, [m] int, or by a mask; ``take`` copies rows [k] int64 of an array."""
         kind, at = self.kind[rows], self.positions[rows]
-        return self._of_kind(
+        return self.of_kind(
             kind, [take(x, at[kind == code].astype(np.int64)) for code, x in enumerate(self.parts)]
         )
 
-    def _of_kind(self, kind: np.ndarray, parts: Sequence[np.ndarray]) -> TypedRows:
-        """Rows of the same types and columns as these."""
+    def of_kind(self, kind: np.ndarray, parts: Sequence[np.ndarray]) -> TypedRows:
+        """Rows of the same types and columns as these.
+
+        Args:
+            kind: Type of each, [m].
+            parts: Rows of each of ``parts``, in order.
+        """
         n = len(self.blocks)
         return TypedRows(kind, parts[:n], None if self.rest is None else parts[n])
 
@@ -162,7 +167,7 @@ class TypedRows:
 
     def mapped(self, parts: Sequence[np.ndarray]) -> TypedRows:
         """Rows of the same types with other values, for each of ``parts`` those of equal shape."""
-        return self._of_kind(self.kind, parts)
+        return self.of_kind(self.kind, parts)
 
     def toarray(self) -> np.ndarray:
         """The matrix as an array."""
@@ -200,14 +205,14 @@ class TypedRows:
     def unpadded(self, rows: np.ndarray) -> TypedRows:
         """Rows of the same types and widths as these, from what ``padded`` returned for them."""
         kind = rows[:, 0].astype(KIND)
-        return self._of_kind(
+        return self.of_kind(
             kind, [rows[kind == code, 1 : 1 + x.shape[1]] for code, x in enumerate(self.parts)]
         )
 
 
 def stacked(parts: Sequence[TypedRows]) -> TypedRows:
     """Rows of the same types and widths below each other; at least one part."""
-    return parts[0]._of_kind(
+    return parts[0].of_kind(
         np.concatenate([x.kind for x in parts]),
         [np.concatenate(rows) for rows in zip(*(x.parts for x in parts), strict=True)],
     )

@@ -271,6 +271,24 @@ def test_along_a_relation_edges_have_its_columns(
         np.testing.assert_allclose(own[1], one_matrix[1], rtol=1e-9)
 
 
+def sent(comm: Any, model: Any, graph: gt.Graph, keys: dict[str, Any]) -> tuple[Any, int]:
+    """Losses, and bytes that this worker sends while it makes batches."""
+    found = losses(comm, model, graph, keys)
+    books = comm.ledger.snapshot()
+    return found, int(books["batch"]["bytes"] + books["fetch"]["bytes"])
+
+
+@pytest.mark.reference
+def test_batches_that_are_dealt_have_no_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that compute batches of their own get attributes at the width of each relation."""
+    keys = {**STRATEGIES["alone"], "backend": "reference"}
+    own = run_simulated(3, sent, Along, GRAPH, keys)
+    with monkeypatch.context() as patch:
+        one = run_simulated(3, sent, Sliced, as_one_matrix(patch, GRAPH), keys)
+    np.testing.assert_allclose(own[0][0], one[0][0], rtol=1e-9)
+    assert 0 < sum(n for _, n in own) < 0.8 * sum(n for _, n in one)
+
+
 @pytest.mark.reference
 def test_a_relation_without_attributes_has_none() -> None:
     class Reads(gt.Model):

@@ -86,9 +86,11 @@ def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
             if e.leaf in variant.in_place:
                 row = f"entry(rows_{kind}{n}, {row})"
             elif e.leaf in variant.typed:
-                # where the numbers are is known after two more reads
-                reads.append((f"at_of{n}", row, LINE))
-                continue
+                part = f"np.int64(entry(kind_of{n}, {row}))"
+                begin = f"entry(begin_of{n}, {part})"
+                # a relation may have fewer numbers than one line
+                row = f"{begin} + entry(at_of{n}, {row}) * entry(width_of{n}, {part})"
+                size = min(size, LINE)
             reads.append((f"{kind}{n}", row, size))
         elif kind not in ("edge", values.fixed_end):
             reads.append(

@@ -91,25 +91,29 @@ class Product(Lowering):
                         )
 
     def _own_columns(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
-        """A few inner products of the numbers of a row of a type, by vectors and a remainder."""
+        """A few inner products of the numbers of a row of a type: whole vectors along the row, and
+        vectors of the products for the numbers that these leave.
+        """
         s = r.source
-        columns = range(product_shape(e)[1])
+        n = r.values.number[id(e.args[1])]
+        inner = product_shape(e)[1]
         buffer = RegisterBuffer.scratch(s, name, e.dims)
-        matrix = s.arg(f"ct{r.values.number[id(e.args[1])]}")
-        for h in columns:
-            s.put(f"d{h}_{name} = {s.zeros(LaneSlice(np.arange(s.lanes), s.lanes))}")
-        for size in (s.lanes, 1):
-            load = s.loads(size)
-            with self._numbers(r.values, e, name, size) as first:
-                for h in columns:
-                    entry = f"{load}({matrix}, {h}, {first} + k_{name})"
-                    s.put(f"d{h}_{name} = d{h}_{name} + x_{name} * {entry}")
-            if size > 1:
-                total = s.function("totals1", "lane_tools.totals(1)")
-                for h in columns:
-                    s.put(f"d{h}_{name} = {total}(d{h}_{name})")
-        for h in columns:
-            s.put(f"{buffer.name}[0, {h}] = number(d{h}_{name})")
+        every = LaneSlice(np.arange(inner), inner)
+        s.put(f"r_{name} = {s.zeros(every)}")
+        with self._numbers(r.values, e, name, 1) as first:
+            entries = s.read(s.arg(f"c{n}"), f"{first} + k_{name}", every)
+            s.put(f"r_{name} = r_{name} + x_{name} * {entries}")
+        s.write(buffer.name, "0", every, f"r_{name}")
+        with s.block(f"if {self._count(r.values, e)} >= {s.lanes}:"):
+            for h in range(inner):
+                s.put(f"d{h}_{name} = {s.zeros(LaneSlice(np.arange(s.lanes), s.lanes))}")
+            with self._numbers(r.values, e, name, s.lanes) as first:
+                for h in range(inner):
+                    entries = f"{s.loads(s.lanes)}({s.arg(f'ct{n}')}, {h}, {first} + k_{name})"
+                    s.put(f"d{h}_{name} = d{h}_{name} + v_{name} * {entries}")
+            total = s.function("totals1", "lane_tools.totals(1)")
+            for h in range(inner):
+                s.put(f"{buffer.name}[0, {h}] += number({total}(d{h}_{name}))")
         return buffer
 
     def _own_columns_back(self, to: Gradients, e: Expr, g: Text) -> None:
@@ -119,24 +123,36 @@ class Product(Lowering):
         n = v.number[id(e.args[1])]
         if id(e.args[1]) not in to.on_path:
             return
-        columns = range(product_shape(e)[1])
-        near = s.near_sum(f"gct{n}")
         name = s.name("own")
-        for h in columns:
-            s.put(f"g{h}_{name} = {g(LaneSlice(np.array([h]), 1))}")
-        for size in (s.lanes, 1):
-            load = s.loads(size)
-            store = s.function(f"store{size}", f"lanes.storer({size})")
-            with self._numbers(v, e, name, size) as first:
-                for h in columns:
+        inner = product_shape(e)[1]
+        every = LaneSlice(np.arange(inner), inner)
+        s.put(f"g_{name} = {g(every)}")
+        with self._numbers(v, e, name, 1) as first:
+            near = s.near_sum(f"gc{n}")
+            row = f"{first} + k_{name}"
+            s.write(near, row, every, f"{s.read(near, row, every)} + x_{name} * g_{name}")
+        with s.block(f"if {self._count(v, e)} >= {s.lanes}:"):
+            for h in range(inner):
+                s.put(f"g{h}_{name} = {g(LaneSlice(np.array([h]), 1))}")
+            near = s.near_sum(f"gct{n}")
+            load = s.loads(s.lanes)
+            store = s.function(f"store{s.lanes}", f"lanes.storer({s.lanes})")
+            with self._numbers(v, e, name, s.lanes) as first:
+                for h in range(inner):
                     at = f"{near}, {h}, {first} + k_{name}"
-                    s.put(f"{store}({at}, {load}({at}) + g{h}_{name} * x_{name})")
+                    s.put(f"{store}({at}, {load}({at}) + g{h}_{name} * v_{name})")
+
+    @staticmethod
+    def _count(v: Values, e: Expr) -> str:
+        own = v.typed(e.args[0])
+        assert own is not None
+        return own[2]
 
     @staticmethod
     @contextmanager
     def _numbers(v: Values, e: Expr, name: str, size: int) -> Iterator[str]:
-        """A loop over the numbers of a row of a type, ``size`` at a time: as many whole vectors as
-        there are, or what these leave. Gives the column of the first number.
+        """A loop over the numbers of a row of a type: over as many whole vectors as there are,
+        which it names v, or over the numbers that these leave, x. Gives the column of the first.
         """
         own = v.typed(e.args[0])
         assert own is not None
@@ -145,7 +161,7 @@ class Product(Lowering):
         whole = f"{count} // {s.lanes} * {s.lanes}"
         bounds = f"0, {whole}, {size}" if size > 1 else f"{whole}, {count}"
         with s.block(f"for k_{name} in range({bounds}):"):
-            s.put(f"x_{name} = {s.loads(size)}({array}, {row}, k_{name})")
+            s.put(f"{'v' if size > 1 else 'x'}_{name} = {s.loads(size)}({array}, {row}, k_{name})")
             yield first
 
     def _transposed(self, to: Gradients, e: Expr, g: Text) -> None:
