@@ -29,7 +29,7 @@ from ..ops.functions.dense import linear, matmul
 from ..ops.functions.dropout import dropout
 from ..ops.functions.elementwise import add, mul, sigmoid, sub
 from ..ops.functions.shape import concat as join
-from ..ops.functions.shape import sum
+from ..ops.functions.shape import reshape, sum
 from .design import Design, EdgeOptions
 from .gat import HeadOptions, join_heads
 
@@ -111,7 +111,7 @@ class Transformer(Layer):
         if self.gate is None:
             return add(messages, own)
         gap = sub(own, messages)
-        share = sigmoid(matmul(join([messages, own, -gap]), self.gate.reshape(-1, 1)))
+        share = sigmoid(matmul(join([messages, own, -gap]), reshape(self.gate, -1, 1)))
         return add(messages, mul(share, gap))
 
 

@@ -236,8 +236,8 @@ def _mlp(layer: MLP, state: StateDict) -> Arrays:
     parts: list[tuple[str, Module | None]] = []
     for i in range(len(layer.weights)):
         parts.append((f"{i}", None))
-        norm = layer.norms[i] if i < len(layer.norms) else None
-        parts += [] if norm is None else [(f"norms.{i}", norm)]
+        following = layer.norms[i] if i < len(layer.norms) else None
+        parts += [] if following is None else [(f"norms.{i}", following)]
     if len(numbers) != len(parts):
         raise ConfigError(
             f"gt.from_torch: {state.where} has {len(numbers)} parts with weights, and the MLP"

@@ -111,7 +111,7 @@ def _of_design(
                 " drop --readout, or make it with gt.whole_graphs"
             )
         )
-    degrees = (
+    degrees: dict[str, Any] = (
         {"log_degree": graph.mean_log_degree(options.direction)} if design.reads_degrees else {}
     )
     return assemble(job.model, design, **sizes, **degrees, decoder=decoder, o=options)
