@@ -97,6 +97,7 @@ def check(graph, folder, size, placement, **options):
     assert sum(run_simulated(size, program)) == graph.n_nodes
 
 
+@pytest.mark.one_in(5, 5)
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("placement", graphs.PLACEMENTS, ids="-".join)
 def test_partitions_are_equal(placement, size, tmp_path, monkeypatch):

@@ -119,6 +119,7 @@ def alike(model: Any, graph: gt.Graph, others: list[gt.Graph], size: int = 2, **
         np.testing.assert_allclose(embedded, own[2], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.one_in(3, 3)
 @pytest.mark.parametrize(
     "keys",
     [

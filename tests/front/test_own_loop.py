@@ -70,6 +70,7 @@ PLAIN: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.one_in(5, 5)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", PLAIN)
 def test_the_plain_loop_is_fit_to_the_bit(name: str, size: int) -> None:

@@ -340,6 +340,7 @@ def test_errors(make, error, text) -> None:
         make()
 
 
+@pytest.mark.one_in(5, 5)
 @pytest.mark.parametrize("ids", [None, [7, 9, 5, 1], ["c", "a", "b", "d"]])
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("stored", [False, True])
