@@ -34,6 +34,7 @@ from graphtheta.inspect.planning.work import reduced, work_of
 from graphtheta.partitioners.pairs import pair_of
 from graphtheta.run.memory.bound import Extent
 
+pytestmark = pytest.mark.usefixtures("settled")
 # seconds that float32 rounds are sent as they are
 GRAPH = graphs.random_graph(40, 160).replace(
     node_columns={"seconds": 1.7e9 + np.arange(40) / 4},
@@ -171,7 +172,8 @@ def test_every_kind_of_job_has_a_plan(kind: str, name: str) -> None:
 @pytest.mark.parametrize("name", BATCHES)
 def test_a_batch_is_exact(name: str) -> None:
     held = bare(name, True)
-    for size in range(1, 9):
+    # every number of workers meets two kinds of batches
+    for size in range(1 + list(BATCHES).index(name) % 3, 9, 3):
         masters, partitioner = CUTS[(size + list(BATCHES).index(name)) % len(CUTS)]
         found = predicted(held, Placement.of(held.graph, size, partitioner, masters, 3))
         keys = {**BATCHES[name], "masters": masters, "partitioner": partitioner}

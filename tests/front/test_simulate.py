@@ -25,7 +25,7 @@ from graphtheta.inspect.simulation.cluster import Cluster
 from graphtheta.inspect.simulation.report import by_way, report
 from graphtheta.inspect.simulation.simulate import simulated
 
-pytestmark = pytest.mark.reference
+pytestmark = [pytest.mark.reference, pytest.mark.usefixtures("settled")]
 
 GRAPH = graphs.random_graph(40, 160)
 SPEED = Machine(
