@@ -80,7 +80,7 @@ def of_sklearn(name: str, *args: object, **keys: object) -> float:
         return float(getattr(skl, name)(*args, **keys))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(SEEDS, st.integers(1, 60), st.sampled_from([0, 0.1, 0.5, 1]), SCORES, LABELS, FLOATS)
 def test_areas_under_curves(
     seed: int, n: int, share: float, kind: str, label: type, dtype: type
@@ -140,7 +140,7 @@ def test_areas_of_many_rows() -> None:
 
 
 @pytest.mark.second
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     SEEDS,
     st.integers(1, 30),
@@ -168,7 +168,7 @@ def test_no_threshold_is_better(
             assert cut == 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(SEEDS, st.integers(2, 60), st.floats(1e-12, 1e-3))
 def test_rounding_moves_areas_no_more_than_documented(seed: int, n: int, delta: float) -> None:
     rng = np.random.default_rng(seed)
@@ -192,7 +192,7 @@ def test_rounding_moves_areas_no_more_than_documented(seed: int, n: int, delta: 
     assert np.abs(after - before).max() <= near[0, 1:].sum() and k >= 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(SEEDS, st.integers(1, 20), st.integers(0, 8), SCORES, FLOATS, SHARES)
 def test_ranks(seed: int, n: int, k: int, kind: str, dtype: type, cuts: list[float]) -> None:
     rng = np.random.default_rng(seed)
@@ -242,7 +242,7 @@ def test_ranks_of_infinite_scores() -> None:
     ).tolist() == [1]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     SEEDS,
     st.integers(2, 60),
@@ -277,7 +277,7 @@ def test_regression(seed: int, n: int, mean: float, deviation: float, cuts: list
         assert measure(parts) == pytest.approx(measure(whole), rel=2 * n * EPS)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     SEEDS,
     st.integers(1, 40),
@@ -315,7 +315,7 @@ def test_times_in_float32_and_targets_of_any_type() -> None:
     assert regression.r2(regression.regression_sums(holes, p)) == pytest.approx(want, abs=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     SEEDS,
     st.integers(1, 60),
@@ -347,7 +347,7 @@ def test_decisions_of_classes(
     np.testing.assert_array_equal(matrix, skl.confusion_matrix(y, said, labels=range(n_classes)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(SEEDS, st.integers(1, 60), st.integers(1, 4), st.sampled_from([0, 0.2, 1]), LABELS)
 def test_decisions_of_labels(seed: int, n: int, width: int, share: float, dtype: type) -> None:
     rng = np.random.default_rng(seed)
@@ -382,7 +382,7 @@ def by_bins(p: np.ndarray, right: np.ndarray) -> float:
     return error
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     SEEDS,
     st.integers(1, 60),
