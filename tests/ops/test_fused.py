@@ -441,7 +441,7 @@ def test_sums_over_many_edges_keep_their_digits(layer, width):
     np.testing.assert_allclose(found.astype(float).sum(), most, rtol=1e-5)
 
 
-@pytest.mark.second
+@pytest.mark.one_in(0, 3)
 @pytest.mark.parametrize("masked", ["some", "all"])
 @pytest.mark.parametrize("power", [1, 2])
 def test_masked_scores_weigh_nothing(masked, power):
@@ -459,7 +459,7 @@ COMMON = (
 )
 
 
-@pytest.mark.second
+@pytest.mark.one_in(0, 3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("power, scale", [(1, False), (1, True), (2, False), (2, True)])
 def test_what_all_scores_of_a_node_have_in_common_changes_no_weight(power, scale, dtype):

@@ -63,7 +63,7 @@ def planned_programs(monkeypatch):
     monkeypatch.setattr(backends, "trace", lambda *args: plan(trace(*args)))
 
 
-@pytest.mark.one_in(21)
+@pytest.mark.one_in(21, 2)
 @pytest.mark.parametrize(
     ("name", "product_first"),
     [(name, first) for name, (_, _, may) in GATHERS.items() for first in (True, False)[: 1 + may]],
