@@ -441,7 +441,7 @@ def links(tree: Path) -> int:
 
 def test_every_test_is_in_one_of_two_stages() -> None:
     """A test is marked ``second`` or not, and CI runs both kinds; only cases of tables that have
-    others in both are marked ``third``. What pytest does not collect is in none.
+    others in the second are marked ``third``. What pytest does not collect is in none.
     """
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg", encoding="utf-8")
