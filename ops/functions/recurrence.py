@@ -241,11 +241,12 @@ class Recurrence:
                 if turn.last_of_some:
                     for name, x in state.items():
                         ends[name][turn.leaving] = x.value[turn.leaving]
-        for row, begin in enumerate([] if tail is None else tail.begin):
-            last = self._flat(state, row)
-            tail.rows.run(tail.messages, begin, row, last)
-            for name, x in self._unflat(last).items():
-                ends[name][row] = x
+        if tail is not None:
+            for row, begin in enumerate(tail.begin):
+                last = self._flat(state, row)
+                tail.rows.run(tail.messages, begin, row, last)
+                for name, end in self._unflat(last).items():
+                    ends[name][row] = end
         return ends
 
     def backpropagate(

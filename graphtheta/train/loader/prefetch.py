@@ -27,8 +27,8 @@ class _Making:
 
     def __init__(self, comm: Comm):
         # ranks may drop loops that ended early at different times
-        used = (item.number for item in active_work_items() if isinstance(item, _Making))
-        self.number = 1 + int(comm.all_max(np.array(max(used, default=0))))
+        used = [item.number for item in active_work_items() if isinstance(item, _Making)]
+        self.number: int = 1 + int(comm.all_max(np.array(max(used, default=0))))
         self.channel = comm.open_channels("loaders", self.number)[-1]
         self._comm = comm
         self._line = "makes batches ahead"
