@@ -89,3 +89,21 @@ def test_space_prefixes_are_nested():
     assert inner.prefix(2).nested_with(space)
     assert space.prefix(5) is space
     assert not RowSpace(np.arange(5)).nested_with(space)
+
+
+def test_backward_calls_what_was_put_between() -> None:
+    """In the order of backward, whatever parameters are read, and not without a record."""
+    called: list[str] = []
+    w = Parameter(np.ones(3))
+    with Tape() as tape:
+        tape.at_this_point(lambda: called.append("begin"))
+        y = w * 2.0
+        tape.at_this_point(lambda: called.append("middle"))
+        total = (y * w).sum()
+        tape.at_this_point(lambda: called.append("end"))
+    gradients = tape.backward(total, final=lambda p, g: called.append("final"))
+    np.testing.assert_array_equal(gradients.of(w), 4 * np.ones(3))
+    assert called == ["end", "middle", "final", "begin"]
+    with Tape(record=False) as tape:
+        tape.at_this_point(lambda: called.append("never"))
+    assert tape.nodes == []
