@@ -35,6 +35,8 @@ MODELS = {
     "gin": {"model": "gin", "norm": "batch", "jumping": "max"},
     "gat": {"model": "gat", "attention_dropout": 0.4, "feature_dropout": 0.2, "heads": 2},
     "gat_e": {"model": "gat_e", "residual": True, "heads": 2, "direction": "both"},
+    "gcnii": {"model": "gcnii", "norm": "batch"},
+    "appnp": {"model": "appnp", "propagations": 2, "edge_drop": 0.3},
     "gipa": {"model": "gipa", "norm": "batch", "edge_drop": 0.2, "residual": True, "heads": 2},
     "links": {"model": "gcn", "task": "link", "decoder": "hadamard", "jumping": "concat"},
     "edges": {"model": "gat_e", "task": "edge", "heads": 2},
