@@ -8,6 +8,8 @@ from os import PathLike
 from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
 
+from graphtheta.base.other_names import MEANT
+
 # types of pydantic errors, as what was expected
 EXPECTED = {
     "int_parsing": "a whole number",
@@ -48,9 +50,20 @@ def shown(value: Any) -> str:
 
 
 def did_you_mean(word: Any, known: Iterable[str]) -> str:
-    """``" (did you mean 'x'?)"`` if one of the known words is close, else nothing."""
-    close = get_close_matches(str(word), list(known), 1)
-    return f" (did you mean '{close[0]}'?)" if close else ""
+    """``" (did you mean 'x'?)"`` if one of the known words is close, or is what other libraries
+    mean by it; else nothing.
+
+    Capitals do not count, and flags are compared as the keys that they set.
+    """
+    plainly = {_plain(one): one for one in known}
+    plain = _plain(word)
+    meant = [name for name in MEANT.get(plain, ()) if name in plainly]
+    close = [plain] if plain in plainly else meant or get_close_matches(plain, plainly, 1)
+    return f" (did you mean '{plainly[close[0]]}'?)" if close else ""
+
+
+def _plain(word: Any) -> str:
+    return str(word).lstrip("-").replace("-", "_").casefold()
 
 
 def literals(hint: Any) -> tuple[Any, ...]:

@@ -114,5 +114,5 @@ def refuse_unknown(
             )
         near = did_you_mean(key, [*FIELDS, *extra])
         raise ConfigError(
-            f"{where}unknown key '{key!s:.40}'{near}; all keys: graphtheta train --help"
+            f"{where}unknown key '{key!s:.40}'{near}; all keys: graphtheta train --help-all"
         )
