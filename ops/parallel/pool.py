@@ -139,9 +139,8 @@ def use_helpers(chosen: Helpers) -> None:
 
 def threads() -> int:
     """Threads that kernels called from this thread may use."""
-    return (
-        _CHOSEN.n or helpers().threads or int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-    )
+    most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+    return _CHOSEN.n or helpers().threads or most
 
 
 def set_threads(n: int) -> None:

@@ -143,16 +143,19 @@ class Factor:
             out: [n, width], in C order.
         """
         count, inner, _ = self._panels.shape
+        base, stride, numbers = rows.place
         _rows_kernel(self._tile)(
-            begin,
-            end,
-            *rows.place,
-            inner,
-            _address(self._panels),
-            _address(out),
-            out.strides[0],
-            self._columns,
-            self._tile.rows * (TILES if count <= 2 else TILES_OF_SEVERAL),
+            begin=begin,
+            end=end,
+            base=base,
+            stride=stride,
+            numbers=numbers,
+            inner=inner,
+            panels=_address(self._panels),
+            out=_address(out),
+            out_stride=out.strides[0],
+            columns=self._columns,
+            block=self._tile.rows * (TILES if count <= 2 else TILES_OF_SEVERAL),
         )
 
 
@@ -198,14 +201,17 @@ class LongProduct:
 
     def _add(self, begin: int, end: int, side: np.ndarray, out: np.ndarray) -> None:
         """The same with the side's rows from ``begin`` on."""
+        base, stride, numbers = self._rows.place
         _transposed_kernel(self._tile)(
-            begin,
-            end,
-            *self._rows.place,
-            self._rows.array.shape[1],
-            _address(side),
-            side.strides[0],
-            _address(out),
-            out.strides[0],
-            self._side.shape[1],
+            begin=begin,
+            end=end,
+            base=base,
+            stride=stride,
+            numbers=numbers,
+            inner=self._rows.array.shape[1],
+            side=_address(side),
+            side_stride=side.strides[0],
+            out=_address(out),
+            out_stride=out.strides[0],
+            columns=self._side.shape[1],
         )
