@@ -3,6 +3,7 @@
     python bench/fused.py --envs ENVIRONMENTS      beside PyTorch and DGL
     python bench/fused.py --peers                  this library alone
     python bench/fused.py --rows 16384 --peers --graph small
+    python bench/fused.py --threads 1 --clock processor
 
 "update" is what SAGE computes after its sum, two products, bias, ReLU and dropout, and what GAT
 computes before it, product, bias and ReLU; with all rows, forward and backward. Inputs of 100 and
@@ -14,7 +15,8 @@ on one thread. "torch" has the operations of PyTorch, and for "aggregate" rows o
 PyTorch Geometric; "dgl" the operator of DGL. "product" and "bytes" say what is left: the share of
 the fused time that the bare product takes in BLAS, and the bytes of rows read and written once over
 the time. Times are medians, "of" ratios those of the medians, and "least of" those of the least
-times.
+times. Seconds of the processor on one thread can be compared while other programs take turns with
+it, which lengthen the time by the clock.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import sys
 from statistics import median
 from typing import Any
 
-from contender import AGGREGATED, UPDATED, update_case
+from contender import AGGREGATED, CLOCK_VARIABLE, CLOCKS, UPDATED, update_case
 from harness import TOLERANCE, Contender, disagreement, finish, parser, peer, race, ratio, script
 from inputs import HELP, graph_file
 
@@ -100,15 +102,17 @@ def main() -> int:
         "--graph", default=EDGES, help=f"of sums: {HELP}; as many edges as a batch has"
     )
     options.add_argument("--times", type=int, default=5, help="timed runs of a case in a round; 5")
+    options.add_argument("--clock", choices=tuple(CLOCKS), default="wall")
     options.add_argument("--peers", nargs="*", choices=tuple(PEERS), default=list(PEERS))
     options = options.parse_args()
     words = (options.rows, graph_file(options.graph, options.folder), options.times)
-    own = Contender("graphtheta", script("own", "fused", *words))
+    clock = {CLOCK_VARIABLE: options.clock}
+    own = Contender("graphtheta", script("own", "fused", *words), clock)
     commands = {
         name: peer(options.envs or options.folder, PEERS[name], "fused", name, *words)
         for name in options.peers
     }
-    peers = [Contender(name, command) for name, command in commands.items() if command]
+    peers = [Contender(name, command, clock) for name, command in commands.items() if command]
     race([own, *peers], options.rounds, options.threads)
     cases = [update_case(*widths[:3]) for widths in UPDATED]
     cases += [f"aggregate {heads}x{width}" for heads, width in AGGREGATED]
@@ -127,6 +131,7 @@ def main() -> int:
         bench="fused",
         height=options.rows,
         graph=options.graph,
+        clock=options.clock,
     )
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 import scipy
 from contender import (
     AGGREGATED,
+    NOW,
     UPDATED,
     Input,
     drawn,
@@ -39,9 +39,9 @@ Seconds = dict[str, list[float]]
 
 def clock(run: Callable[..., Any], *args: Any) -> tuple[float, Any]:
     """Seconds of a call, and what it returned."""
-    began = perf_counter()
+    began = NOW()
     made = run(*args)
-    return perf_counter() - began, made
+    return NOW() - began, made
 
 
 def written(x: Var) -> Var:
@@ -66,19 +66,31 @@ def separate(xs: list[Var], ws: list[gt.Parameter], b: gt.Parameter, drop: float
     return written(gt.dropout(out, drop)) if drop else out
 
 
-def bare(
-    xs: list[np.ndarray], ws: list[gt.Parameter], g: np.ndarray, constant: bool
-) -> dict[str, float]:
-    """Seconds of the products alone, in BLAS and into existing arrays."""
-    y = np.empty_like(g)
-    gw = np.empty_like(ws[0].value)
-    gx = np.empty_like(xs[0])
-    pairs = list(zip(xs, ws, strict=True))
-    forward = sum(clock(np.matmul, x, w.value, y)[0] for x, w in pairs)
-    backward = sum(clock(np.matmul, x.T, g, gw)[0] for x in xs)
-    if not constant:
-        backward += sum(clock(np.matmul, g, w.value.T, gx)[0] for w in ws)
-    return {"forward": forward, "backward": backward}
+class Products:
+    """The products of an UPDATE alone, in BLAS and into existing arrays.
+
+    Args:
+        xs: Inputs.
+        ws: Their weights.
+        g: Gradient of the result.
+        constant: Whether the inputs need no gradient.
+    """
+
+    def __init__(self, xs: list[np.ndarray], ws: list[gt.Parameter], g: np.ndarray, constant: bool):
+        self.pairs = [(x, w.value) for x, w in zip(xs, ws, strict=True)]
+        self.g = g
+        self.constant = constant
+        self.y = np.empty_like(g)
+        self.gw = np.empty_like(ws[0].value)
+        self.gx = np.empty_like(xs[0])
+
+    def seconds(self) -> dict[str, float]:
+        """Of each direction."""
+        forward = sum(clock(np.matmul, x, w, self.y)[0] for x, w in self.pairs)
+        backward = sum(clock(np.matmul, x.T, self.g, self.gw)[0] for x, _ in self.pairs)
+        if not self.constant:
+            backward += sum(clock(np.matmul, self.g, w.T, self.gx)[0] for _, w in self.pairs)
+        return {"forward": forward, "backward": backward}
 
 
 def update(
@@ -99,9 +111,10 @@ def update(
     ws = [gt.Parameter(drawn(d_in, d_out) * (i + 1)) for i in range(len(inputs))]
     b = gt.Parameter(drawn(d_out))
     g = drawn(n, 1, d_out)[:, 0].copy()
+    products = Products(inputs, ws, g, constant)
     sizes: list[float] = []
     for i in range(times + 1):
-        found = {"product": bare(inputs, ws, g, constant)}
+        found = {"product": products.seconds()}
         # a result that is checked has no dropout, whose draws differ between libraries
         drop = drop_of(model) if i else 0.0
         for how, program in (("fused", fused), ("separate", separate)):

@@ -10,12 +10,12 @@ Geometric has it, rows of all edges, which are multiplied and added up.
 from __future__ import annotations
 
 import sys
-from time import perf_counter
 from typing import Any
 
 import torch
 from contender import (
     AGGREGATED,
+    NOW,
     UPDATED,
     Input,
     drawn,
@@ -57,15 +57,15 @@ def update(
         for leaf in (*xs, *ws, b):
             leaf.grad = None
         drop = drop_of(model) if checks else 0.0
-        began = perf_counter()
+        began = NOW()
         total = F.linear(xs[-1], ws[-1], b)
         for x, w in zip(xs[:-1], ws[:-1], strict=True):
             total = F.linear(x, w) + total
         out = F.relu(total)
         out = F.dropout(out, drop) if drop else out
-        middle = perf_counter()
+        middle = NOW()
         out.backward(g)
-        ended = perf_counter()
+        ended = NOW()
         if not checks:
             checks.append(size_of(out.detach()) + size_of(ws[0].grad))
         return middle - began, ended - middle
@@ -102,11 +102,11 @@ def aggregate(
 
     def run() -> tuple[float, float]:
         rows.grad = None
-        began = perf_counter()
+        began = NOW()
         out = summed()
-        middle = perf_counter()
+        middle = NOW()
         out.backward(g)
-        ended = perf_counter()
+        ended = NOW()
         if not checks:
             checks.append(size_of(out.detach()) + size_of(rows.grad))
         return middle - began, ended - middle
