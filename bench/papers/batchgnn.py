@@ -122,8 +122,9 @@ def epochs() -> Section:
                 for key, name in CONTENDERS.items()
             ),
         ],
-        "Rows without a model are of SAGE. OGB's graphs and 32 machines are not at hand. Ours is"
-        " one machine of two cores with slowed links, those of DistDGL by Linux and ours by the"
+        "Rows without a model are of SAGE, and preparation is the total of sampling, features and"
+        " export, which Table A1 also has apart. OGB's graphs and 32 machines are not at hand. Ours"
+        " is one machine of two cores with slowed links, those of DistDGL by Linux and ours by the"
         " transport; columns are 1 Gbit/s with caches of 20 % and of 40 % of the nodes, and 10"
         " Gbit/s with 40 %. Medians are shown; one that is far above its neighbours had other"
         " programs beside it. Cached totals alone gain little here, since features are fetched for"
