@@ -3,7 +3,7 @@
     python bench/facebook100.py                                  year, SAGE, 1 and 2 workers
     python bench/facebook100.py --cases global --epochs 100
     python bench/facebook100.py --target gender
-    python bench/facebook100.py --converge --seeds 3             accuracy at convergence
+    python bench/facebook100.py --converge --colleges 20         accuracy at convergence
 
 The graph is a store, which all workers map. Nodes are divided by ``block`` among the workers and
 60/20/20 % for training, validation and test. Features are one-hot; "mini" has batches of 4,096
@@ -16,7 +16,8 @@ of one run.
 "--converge" trains on one worker instead until validation accuracy has not been better for as many
 evaluations as PATIENCE says, which are as many epochs apart as EVERY says. Accuracy is that of the
 weights with the best validation accuracy, and "best epoch" theirs; a line for each seed. The split
-is the same for all seeds.
+is the same for all seeds. The first 20 colleges have about as many nodes and edges as Reddit;
+batches of fewer colleges have a share of the targets and colleges above.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ EPOCHS = {"global": 30, "mini": 3, "cluster": 10}
 MOST = {"global": 500, "mini": 100, "cluster": 200}
 EVERY = {"global": 10, "mini": 1, "cluster": 1}
 PATIENCE = 10
+COLLEGES = 89
 COLUMNS = [
     "case",
     "contender",
@@ -60,13 +62,24 @@ COLUMNS = [
 CONVERGED = ["case", "seed", "accuracy", "val_accuracy", "best epoch", "epochs", "seconds"]
 
 
-def colleges(folder: Path) -> Path:
-    """A file with the college of each node, as clusters."""
-    path = folder / "facebook100-colleges.npy"
+def colleges(folder: Path, number: int) -> Path:
+    """A file with the college of each node of the first ones, as clusters."""
+    path = folder / f"facebook100-colleges-{number}.npy"
     if not path.exists():
         with np.load(find_file("facebook100", "facebook100_packed.npz", None)) as z:
-            np.save(path, np.repeat(np.arange(len(z["school_ptr"]) - 1), np.diff(z["school_ptr"])))
+            np.save(path, np.repeat(np.arange(number), np.diff(z["school_ptr"][: number + 1])))
     return path
+
+
+def keys_of(case: str, number: int, folder: Path) -> dict[str, Any]:
+    """Keys of a job on the first colleges, whose batches are as large a share of them as all."""
+    keys = MODEL | CASES[case]
+    for name in ("batch_size", "clusters_per_batch"):
+        if name in keys:
+            keys[name] = max(round(keys[name] * number / COLLEGES), 1)
+    if case == "cluster":
+        keys["cluster_method"] = str(colleges(folder, number))
+    return keys
 
 
 def row_of(case: str, epochs: int, c: Contender) -> dict[str, Any]:
@@ -122,6 +135,7 @@ def main() -> int:
     options = parser(__doc__, rounds=1)
     options.add_argument("--target", choices=("year", "gender"), default="year")
     options.add_argument("--workers", nargs="+", type=int, default=[1, 2])
+    options.add_argument("--colleges", type=int, default=COLLEGES, help="the first ones; all 89")
     options.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     options.add_argument("--epochs", type=int, default=0, help=f"of each run; {EPOCHS}")
     options.add_argument(
@@ -130,12 +144,17 @@ def main() -> int:
     options.add_argument("--seeds", type=int, default=1, help="of runs to convergence; 1")
     options.add_argument("--first", type=int, default=0, help="the first of them; 0")
     options = options.parse_args()
-    about = {"bench": "facebook100", "target": options.target, "model": str(MODEL["model"])}
-    store = store_of(f"facebook100:target={options.target}", "stored", options.folder)
+    few = f",colleges={options.colleges}" if options.colleges < COLLEGES else ""
+    about = {
+        "bench": "facebook100",
+        "target": options.target,
+        "model": str(MODEL["model"]),
+        "colleges": options.colleges,
+    }
+    store = store_of(f"facebook100:target={options.target}{few}", "stored", options.folder)
     rows, faults = [], []
     for case in options.cases:
-        clusters = {"cluster_method": str(colleges(options.folder))} if case == "cluster" else {}
-        keys = MODEL | CASES[case] | clusters
+        keys = keys_of(case, options.colleges, options.folder)
         if options.converge:
             for seed in range(options.first, options.first + options.seeds):
                 rows.append(converged(store, case, keys, seed))

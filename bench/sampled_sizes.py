@@ -2,6 +2,7 @@
 
     python bench/sampled_sizes.py
     python bench/sampled_sizes.py --graph facebook100 --batch 256 --out sizes.jsonl
+    python bench/sampled_sizes.py --window 0 --graph sbm:n_nodes=89250,n_edges=899756,skew=0.6
 
 The first table has the sizes of every layer in thousands: V3 are the input rows, E2 the edges of
 the first layer, and so on to E0, the edges into the targets. "NS / V3" is how many times fewer
@@ -120,7 +121,9 @@ def main() -> int:
     made.add_argument("--batch", type=int, default=1000)
     made.add_argument("--fanout", type=int, default=10)
     made.add_argument("--steps", type=int, default=5, help="batches of the first table")
-    made.add_argument("--window", type=int, default=64, help="batches of the second table")
+    made.add_argument(
+        "--window", type=int, default=64, help="batches of the second table; 0 leaves it out"
+    )
     made.add_argument(
         "--cache", type=int, help="rows of the cache; twice the input rows of a batch of LABOR-0"
     )
@@ -154,9 +157,12 @@ def main() -> int:
             **window(partition, sampler, options.batch, options.window, cache),
         }
         for sampler in dependent
+        if options.window
     ]
     columns = ["kappa", "mega-batch", "rows read", "distinct", "cache", "hits"]
-    print(table(rows, ["sampler", *SIZES, "NS / V3", "paper"]), table(kappas, columns), sep="\n\n")
+    print(table(rows, ["sampler", *SIZES, "NS / V3", "paper"]))
+    if kappas:
+        print("", table(kappas, columns), sep="\n")
     if options.out:
         options.out.write_text(
             "".join(json.dumps({"graph": options.graph, **row}) + "\n" for row in rows + kappas),
