@@ -458,6 +458,50 @@ def test_every_test_is_in_one_of_two_stages() -> None:
         assert collected == bool(CASE.search(path.read_text(encoding="utf-8"))), path
 
 
+def in_the_wrong_stage(tree: ast.Module, libraries: set[str]) -> list[str]:
+    """Tests that need one of these libraries, and are not marked ``second``."""
+    marks = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)]
+    if any(re.match(r"pytestmark = .*mark\.second", mark) for mark in marks):
+        return []
+    found = []
+    for node in tree.body:
+        if not isinstance(node, ast.FunctionDef) or not node.name.startswith("test"):
+            continue
+        body = "\n".join(map(ast.unparse, node.body))
+        needed = re.findall(r"importorskip\('(\w+)|\blibraries\.(\w+)\(", body)
+        marked = any("mark.second" in ast.unparse(mark) for mark in node.decorator_list)
+        if not marked and any(libraries & set(names) for names in needed):
+            found.append(node.name)
+    return found
+
+
+@cache
+def libraries_of_the_second_stage() -> set[str]:
+    """Names to import; adbc-driver-sqlite>=1.0 is imported as adbc_driver_sqlite."""
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "setup.cfg", encoding="utf-8")
+    extra = settings["options.extras_require"]["libraries"].split()
+    return {re.split("[<>]", word)[0].replace("-", "_") for word in extra}
+
+
+def test_what_needs_a_library_of_the_second_stage_is_in_it() -> None:
+    """CI has the libraries in the second stage only, and would never run the test."""
+    found = {
+        path.name: in_the_wrong_stage(tree_of(path), libraries_of_the_second_stage())
+        for path in TESTS
+    }
+    assert {name: tests for name, tests in found.items() if tests} == {}
+
+
+@pytest.mark.parametrize(
+    ("mark", "found"), [("@pytest.mark.second", []), ("@pytest.mark.fused", ["test_it"])]
+)
+@pytest.mark.parametrize("call", ["pytest.importorskip('torch.nn')", "libraries.dgl()"])
+def test_a_library_in_the_wrong_stage_is_seen(call: str, mark: str, found: list[str]) -> None:
+    tree = ast.parse(f"{mark}\ndef test_it():\n    {call}")
+    assert in_the_wrong_stage(tree, libraries_of_the_second_stage()) == found
+
+
 @pytest.mark.parametrize("name", ["test_a", "test_b", "test_c"])
 @pytest.mark.parametrize("shares", [(2,), (7,), (100,), (5, 3), (21, 4), (0, 2)])
 @pytest.mark.parametrize("n_cases", [1, 2, 5, 33])

@@ -196,6 +196,7 @@ def test_times_are_compared_as_they_were_given(order, direction, targets):
         np.testing.assert_array_equal(run_simulated(size, values)[0], expected)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_values_and_gradients_are_those_of_torch(kind):
     torch = pytest.importorskip("torch")

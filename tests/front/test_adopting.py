@@ -215,6 +215,7 @@ def test_what_is_no_layer_is_refused() -> None:
         gt.from_torch({}, names={"layers.0": "conv1"})
 
 
+@pytest.mark.second
 @pytest.mark.parametrize(
     ("make", "said"),
     [

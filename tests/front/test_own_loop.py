@@ -290,6 +290,7 @@ def test_an_update_follows_schedule_groups_and_clipping(size: int) -> None:
         assert np.allclose(decayed[name], x, rtol=1e-12, atol=0) == (name != "layers.1.weight")
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("patience", [0, 1, 3])
 def test_a_plateau_decays_as_in_pytorch(patience: int) -> None:
     torch = pytest.importorskip("torch")

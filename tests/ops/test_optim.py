@@ -21,6 +21,7 @@ RMS = {
 }
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", RMS)
 def test_rmsprop_agrees_with_pytorch(rng, name, dtype):
