@@ -1,8 +1,9 @@
 """Writes listings into pages: ``python docs/generated.py``. A test compares.
 
 They are the rules between keys, in strategies.md, the map of packages, in architecture.md, and
-generated source, in compiler.md. The gather is in the first Python block of that page. The source
-that Numba compiles for it is in ``linecache``, where tracebacks find its lines.
+generated source, in compiler.md; and the help of all commands, which the package has as a file. The
+gather is in the first Python block of compiler.md. The source that Numba compiles for it is in
+``linecache``, where tracebacks find its lines.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any
 from listing import put
 
 import graphtheta as gt
+from graphtheta.__main__ import COMMANDS
+from graphtheta.cli.recorded import FILE, as_file
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.rules import all_rules, in_words
 from graphtheta.tasks.kinds.registry import readers
@@ -130,5 +133,6 @@ PAGES = {
 }
 
 if __name__ == "__main__":
+    FILE.write_text(as_file(COMMANDS), encoding="utf-8")
     for path, filled in PAGES.items():
         path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")

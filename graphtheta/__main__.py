@@ -10,6 +10,7 @@ import graphtheta
 from graphtheta.base.collector import collector_paused
 from graphtheta.base.console import complain, open_streams, say
 from graphtheta.base.wording import did_you_mean
+from graphtheta.cli.recorded import HELP_FLAGS, recorded_parser
 from graphtheta.engine.comm.failure import close_output, exit_code, os_error_text
 from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError, GraphThetaError
@@ -63,6 +64,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "warmup": ("graphtheta.cli.command", "compile the kernels of a job ahead of time"),
     "doctor": ("graphtheta.cli.doctor", "check this machine: versions, MPI, threads, memory"),
+    "completion": (
+        "graphtheta.cli.completion",
+        "print a script by which a shell completes commands, flags and values",
+    ),
 }
 BAD_USAGE = 2
 
@@ -72,7 +77,7 @@ def usage() -> str:
     lines = "\n".join(f"  {name.ljust(10)}{about}" for name, (_, about) in COMMANDS.items())
     return (
         f"graphtheta {graphtheta.__version__}: distributed graph learning on CPUs\n\nusage:"
-        f" graphtheta COMMAND [flags]\n\n{lines}\n\ngraphtheta COMMAND --help lists the flags. On"
+        f" graphtheta COMMAND [flags]\n\n{lines}\n\ngraphtheta COMMAND --help shows its flags. On"
         " several workers: mpiexec -n 4 graphtheta train ..."
     )
 
@@ -99,6 +104,9 @@ def main(argv: list[str] | None = None) -> int:
                 f"unknown command '{words[0]}'{did_you_mean(words[0], COMMANDS)}; commands:"
                 f" {', '.join(COMMANDS)}"
             )
+        if len(words) == 2 and words[1] in HELP_FLAGS:
+            # with other words, such as a model of the user, a help can have more flags
+            recorded_parser(words[0]).read_words(words[1:])
         with collector_paused():
             module = import_module(COMMANDS[words[0]][0])
         return int(getattr(module, words[0] + "_" * iskeyword(words[0]))(words[1:]))

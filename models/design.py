@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -20,6 +20,14 @@ from graphtheta.errors import ConfigError
 from ..engine.layer.module import Module
 
 AnyOptions = TypeVar("AnyOptions", bound="Options")
+
+
+@dataclass(frozen=True)
+class Common:
+    """Beside the type of a key: ``--help`` shows it, and not only ``--help-all``."""
+
+
+COMMON = Common()
 
 
 class Options(BaseModel):
@@ -53,11 +61,11 @@ def read_options(kind: type[AnyOptions], values: Mapping[str, Any]) -> AnyOption
 class NetworkOptions(Options):
     """Options of every network; a model with options of its own derives a class from this one."""
 
-    layers: int = Field(2, ge=0, le=10_000)
+    layers: Annotated[int, COMMON] = Field(2, ge=0, le=10_000)
     """Number of layers; with 0, a decoder of links reads the features themselves, after dropout."""
-    hidden: int = Field(16, ge=1)
+    hidden: Annotated[int, COMMON] = Field(16, ge=1)
     """Width of the hidden layers; for attention models, width of each head."""
-    dropout: float = Field(0.5, ge=0, lt=1)
+    dropout: Annotated[float, COMMON] = Field(0.5, ge=0, lt=1)
     """Dropout probability for the inputs of each layer, and for what a readout or a head reads."""
     residual: bool = False
     """Residual connection: add the input of each hidden layer to its output."""

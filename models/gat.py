@@ -19,7 +19,7 @@ scores lie on one side of the leaky relu, so that its gradient is often rounding
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -30,7 +30,7 @@ from ..ops.functions.dense import linear, matmul
 from ..ops.functions.dropout import dropout
 from ..ops.functions.elementwise import add, leaky_relu, mul
 from ..ops.functions.shape import flatten, mean, sum
-from .design import Design, NetworkOptions
+from .design import COMMON, Design, NetworkOptions
 from .mlp import activation
 
 
@@ -110,7 +110,7 @@ class GAT(Layer):
 class HeadOptions(NetworkOptions):
     """Options of models with attention heads."""
 
-    heads: int = Field(8, ge=1)
+    heads: Annotated[int, COMMON] = Field(8, ge=1)
     """Attention heads of the hidden layers; in gipa, of all layers."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout probability for attention weights; in gipa, for hidden values of the attention MLPs.

@@ -20,15 +20,8 @@ from graphtheta.run.job.job import Job
 from graphtheta.train.loop.prepare import load_graph
 
 
-def analyse(argv: list[str]) -> int:
-    """Run a graph algorithm.
-
-    Args:
-        argv: Algorithm and flags.
-
-    Returns:
-        Exit code.
-    """
+def parser_of_analyse() -> Parser:
+    """The flags of the command."""
     parser = Parser(
         "analyse",
         f"Run a graph algorithm ({', '.join(ALGORITHMS)}) and write the values of all nodes, by"
@@ -53,7 +46,19 @@ def analyse(argv: list[str]) -> int:
         help="write a folder, to which each worker writes a part in this format",
     )
     parser.add_job_keys()
-    options, keys = parser.read(argv)
+    return parser
+
+
+def analyse(argv: list[str]) -> int:
+    """Run a graph algorithm.
+
+    Args:
+        argv: Algorithm and flags.
+
+    Returns:
+        Exit code.
+    """
+    options, keys = parser_of_analyse().read(argv)
     job = Job(**keys)
     algorithm = make_algorithm(options.algorithm)
     path = Path(options.to or (algorithm.name if options.format else f"{algorithm.name}.npz"))

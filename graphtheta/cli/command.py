@@ -43,6 +43,17 @@ from graphtheta.train.loop.opened import job_of
 from graphtheta.train.loop.prepare import load_graph
 
 
+def parser_of_train() -> Parser:
+    """The flags of the command."""
+    parser = Parser(
+        "train",
+        "Train a model; without flags, a small built-in job.",
+        "mpiexec -n 2 graphtheta train --dataset cora --model gcn --strategy mini --batch-size 140",
+    )
+    parser.add_job_keys()
+    return parser
+
+
 def train(argv: list[str]) -> int:
     """Train a model, once or with several seeds.
 
@@ -52,13 +63,7 @@ def train(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser(
-        "train",
-        "Train a model; without flags, a small built-in job.",
-        "mpiexec -n 2 graphtheta train --dataset cora --model gcn --strategy mini --batch-size 140",
-    )
-    parser.add_job_keys()
-    _, keys = parser.read(argv)
+    _, keys = parser_of_train().read(argv)
     job = Job(**keys)
     return on_all_ranks(job, lambda comm: train_all(job, comm))
 
@@ -232,15 +237,8 @@ def _outcome(trainer: graphtheta.Trainer, result: Result) -> tuple[dict[str, Any
     return record, lines
 
 
-def evaluate(argv: list[str]) -> int:
-    """Compute metrics of a finished run.
-
-    Args:
-        argv: Run folder and flags.
-
-    Returns:
-        Exit code.
-    """
+def parser_of_evaluate() -> Parser:
+    """The flags of the command."""
     parser = Parser(
         "evaluate",
         "Compute metrics of a finished run, on its graph, or with --dataset on another one. Job"
@@ -266,8 +264,20 @@ def evaluate(argv: list[str]) -> int:
         action="store_true",
         help="also show ranks by relation, for heads and tails, of the task triple",
     )
-    parser.add_job_keys()
-    options, keys = parser.read(argv)
+    parser.add_job_keys(short=False)
+    return parser
+
+
+def evaluate(argv: list[str]) -> int:
+    """Compute metrics of a finished run.
+
+    Args:
+        argv: Run folder and flags.
+
+    Returns:
+        Exit code.
+    """
+    options, keys = parser_of_evaluate().read(argv)
     job = job_of(options.run, keys, options.trust)
 
     def work(comm: Comm) -> None:
@@ -311,15 +321,8 @@ def evaluate(argv: list[str]) -> int:
     return on_all_ranks(job, work)
 
 
-def info(argv: list[str]) -> int:
-    """Show statistics of a dataset and of its partition.
-
-    Args:
-        argv: Flags.
-
-    Returns:
-        Exit code.
-    """
+def parser_of_info() -> Parser:
+    """The flags of the command."""
     parser = Parser(
         "info",
         "Show statistics of a dataset and of its partition over workers.",
@@ -343,7 +346,19 @@ def info(argv: list[str]) -> int:
         help="report an upper bound of each worker's memory in training, by purpose",
     )
     parser.add_job_keys()
-    options, keys = parser.read(argv)
+    return parser
+
+
+def info(argv: list[str]) -> int:
+    """Show statistics of a dataset and of its partition.
+
+    Args:
+        argv: Flags.
+
+    Returns:
+        Exit code.
+    """
+    options, keys = parser_of_info().read(argv)
     job = Job(**keys)
     if options.ranks < 1:
         raise ConfigError(f"--ranks: got {options.ranks}, expected at least 1")
@@ -380,6 +395,18 @@ def info(argv: list[str]) -> int:
     return on_all_ranks(job, work)
 
 
+def parser_of_explain() -> Parser:
+    """The flags of the command."""
+    parser = Parser(
+        "explain",
+        "Show the execution plan of a job: its layers, the columns sent between workers, bytes,"
+        " operations, memory.",
+        "graphtheta explain --model my_layers.py:Net --dataset cora",
+    )
+    parser.add_job_keys()
+    return parser
+
+
 def explain(argv: list[str]) -> int:
     """Show the execution plan of a job.
 
@@ -389,14 +416,7 @@ def explain(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser(
-        "explain",
-        "Show the execution plan of a job: its layers, the columns sent between workers, bytes,"
-        " operations, memory.",
-        "graphtheta explain --model my_layers.py:Net --dataset cora",
-    )
-    parser.add_job_keys()
-    _, keys = parser.read(argv)
+    _, keys = parser_of_explain().read(argv)
     job = Job(**keys)
 
     def work(comm: Comm) -> None:
@@ -405,6 +425,18 @@ def explain(argv: list[str]) -> int:
             say(text)
 
     return on_all_ranks(job, work)
+
+
+def parser_of_warmup() -> Parser:
+    """The flags of the command."""
+    parser = Parser(
+        "warmup",
+        "Compile the kernels of a job without training; without flags, those of the published"
+        " models at their usual widths.",
+        "graphtheta warmup --dataset cora --model gat --strategy mini",
+    )
+    parser.add_job_keys()
+    return parser
 
 
 def warmup(argv: list[str]) -> int:
@@ -416,14 +448,7 @@ def warmup(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser(
-        "warmup",
-        "Compile the kernels of a job without training; without flags, those of the published"
-        " models at their usual widths.",
-        "graphtheta warmup --dataset cora --model gat --strategy mini",
-    )
-    parser.add_job_keys()
-    _, keys = parser.read(argv)
+    _, keys = parser_of_warmup().read(argv)
     jobs = jobs_of(keys)
 
     def work(comm: Comm) -> None:

@@ -62,15 +62,8 @@ raise SystemExit(run_main(program))
 """
 
 
-def doctor(argv: list[str]) -> int:
-    """Check this machine.
-
-    Args:
-        argv: Flags.
-
-    Returns:
-        Exit code: 0, or 1 if something needed is missing or broken.
-    """
+def parser_of_doctor() -> Parser:
+    """The flags of the command."""
     about = (
         "Check this machine: versions, MPI, Numba, BLAS, threads, memory, and a run on two ranks."
     )
@@ -80,7 +73,19 @@ def doctor(argv: list[str]) -> int:
         metavar="FILE",
         help="only measure the speed of this machine, for plan and simulate, and write it",
     )
-    options, _ = parser.read(argv)
+    return parser
+
+
+def doctor(argv: list[str]) -> int:
+    """Check this machine.
+
+    Args:
+        argv: Flags.
+
+    Returns:
+        Exit code: 0, or 1 if something needed is missing or broken.
+    """
+    options, _ = parser_of_doctor().read(argv)
     if launched()[0]:
         return 0
     if options.measure:

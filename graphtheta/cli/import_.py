@@ -17,17 +17,8 @@ from graphtheta.run.job.flag import Parser
 from graphtheta.run.job.job import Job
 
 
-def import_(argv: list[str]) -> int:
-    """Write a graph as a store.
-
-    Args:
-        argv: Source and flags.
-
-    Returns:
-        Exit code.
-    """
-    if any(word.partition("=")[0] == "--edges" for word in argv):
-        return import_tables(argv)
+def parser_of_import() -> Parser:
+    """The flags of the command."""
     parser = Parser(
         "import",
         "Write a graph as a store: a folder of checksummed arrays that training maps into memory,"
@@ -56,7 +47,21 @@ def import_(argv: list[str]) -> int:
     parser.add_argument(
         "--data-dir", metavar="FOLDER", help="folder of the named graphs [$GRAPHTHETA_DATA]"
     )
-    options, _ = parser.read(argv)
+    return parser
+
+
+def import_(argv: list[str]) -> int:
+    """Write a graph as a store.
+
+    Args:
+        argv: Source and flags.
+
+    Returns:
+        Exit code.
+    """
+    if any(word.partition("=")[0] == "--edges" for word in argv):
+        return import_tables(argv)
+    options, _ = parser_of_import().read(argv)
     if not options.to:
         raise ConfigError(
             "graphtheta import: --to is missing; give the folder to write, as in --to mine.store"

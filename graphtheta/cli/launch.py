@@ -62,18 +62,8 @@ LOOK = 1.0
 LOOKS = 5
 
 
-def launch(argv: list[str]) -> int:
-    """Run a command on several ranks until it succeeds, fails for good, or is stopped.
-
-    Args:
-        argv: Own flags, then the command and its flags.
-
-    Returns:
-        Exit code of the last try; 75 after SIGTERM or SIGHUP, 130 after Ctrl-C.
-
-    Raises:
-        ConfigError: The arguments are invalid, or there is no MPI for several ranks.
-    """
+def parser_of_launch() -> Parser:
+    """The flags of the command."""
     parser = Parser(
         "launch",
         "Run a command on several ranks. A training run that fails is restarted from its newest"
@@ -111,7 +101,22 @@ def launch(argv: list[str]) -> int:
         metavar="COMMAND",
         help="command to run, with its flags; your own script is restarted with the same arguments",
     )
-    options, _ = parser.read(argv)
+    return parser
+
+
+def launch(argv: list[str]) -> int:
+    """Run a command on several ranks until it succeeds, fails for good, or is stopped.
+
+    Args:
+        argv: Own flags, then the command and its flags.
+
+    Returns:
+        Exit code of the last try; 75 after SIGTERM or SIGHUP, 130 after Ctrl-C.
+
+    Raises:
+        ConfigError: The arguments are invalid, or there is no MPI for several ranks.
+    """
+    options, _ = parser_of_launch().read(argv)
     if launched()[1] > 1:
         raise ConfigError(
             "graphtheta launch starts the ranks itself; run it without mpiexec or srun in front"

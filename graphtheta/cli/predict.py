@@ -19,15 +19,8 @@ from graphtheta.run.job.flag import Parser
 from graphtheta.train.loop.opened import job_of
 
 
-def predict(argv: list[str]) -> int:
-    """Write predictions of a finished run, embeddings, or the nodes of the highest scores.
-
-    Args:
-        argv: Run folder and flags.
-
-    Returns:
-        Exit code.
-    """
+def parser_of_predict() -> Parser:
+    """The flags of the command."""
     parser = Parser(
         "predict",
         "Write predictions of a finished run, by original node id, on its graph, or with --dataset"
@@ -84,8 +77,20 @@ def predict(argv: list[str]) -> int:
     )
     add_flags(parser)
     add_trust(parser)
-    parser.add_job_keys()
-    options, keys = parser.read(argv)
+    parser.add_job_keys(short=False)
+    return parser
+
+
+def predict(argv: list[str]) -> int:
+    """Write predictions of a finished run, embeddings, or the nodes of the highest scores.
+
+    Args:
+        argv: Run folder and flags.
+
+    Returns:
+        Exit code.
+    """
+    options, keys = parser_of_predict().read(argv)
     check_flags(options)
     job = job_of(options.run, keys, options.trust)
     name = "score" if options.top else "embedding" if options.embed else "prediction"

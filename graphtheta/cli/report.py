@@ -14,15 +14,8 @@ from graphtheta.run.job.flag import Parser
 REPORT_FILE = "report.html"
 
 
-def report(argv: list[str]) -> int:
-    """Write one HTML page about a run.
-
-    Args:
-        argv: Run folder and flags.
-
-    Returns:
-        Exit code.
-    """
+def parser_of_report() -> Parser:
+    """The flags of the command."""
     parser = Parser(
         "report",
         "Write an HTML report of a run: learning curve, time per stage and worker, load imbalance,"
@@ -32,7 +25,19 @@ def report(argv: list[str]) -> int:
     )
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument("--to", metavar="FILE", help="output file [RUN/report.html]")
-    options, _ = parser.read(argv)
+    return parser
+
+
+def report(argv: list[str]) -> int:
+    """Write one HTML page about a run.
+
+    Args:
+        argv: Run folder and flags.
+
+    Returns:
+        Exit code.
+    """
+    options, _ = parser_of_report().read(argv)
     if launched()[0]:
         return 0
     path = Path(options.to or Path(options.run, REPORT_FILE))

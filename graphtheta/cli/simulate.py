@@ -38,7 +38,7 @@ def simulate(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    options, keys = _parser().read(argv)
+    options, keys = parser_of_simulate().read(argv)
     if launched()[1] > 1:
         raise ConfigError(
             "graphtheta simulate counts any number of workers in one process; run it without"
@@ -87,7 +87,7 @@ def simulate(argv: list[str]) -> int:
     return run_main(program)
 
 
-def _parser() -> Parser:
+def parser_of_simulate() -> Parser:
     """The flags, and the keys of a job."""
     parser = Parser(
         "simulate",

@@ -19,15 +19,8 @@ HELP = {
 }
 
 
-def transform(argv: list[str]) -> int:
-    """Make a store of another one.
-
-    Args:
-        argv: Store and flags.
-
-    Returns:
-        Exit code.
-    """
+def parser_of_transform() -> Parser:
+    """The flags of the command."""
     parser = Parser(
         "transform",
         "Make a store of some nodes and edges of another one. Every worker reads and writes a"
@@ -51,7 +44,19 @@ def transform(argv: list[str]) -> int:
         parser.add_argument(
             f"--{key.replace('_', '-')}", choices=choices, default=choices[0], help=HELP[key]
         )
-    options, _ = parser.read(argv)
+    return parser
+
+
+def transform(argv: list[str]) -> int:
+    """Make a store of another one.
+
+    Args:
+        argv: Store and flags.
+
+    Returns:
+        Exit code.
+    """
+    options, _ = parser_of_transform().read(argv)
     if not options.to:
         raise ConfigError(
             "graphtheta transform: --to is missing; give the folder to write, as in --to"

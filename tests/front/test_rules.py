@@ -96,7 +96,7 @@ def test_a_value_that_users_add_has_the_keys_of_batches() -> None:
 
 def test_the_help_has_the_rules(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["train", "--help"])
+        main(["train", "--help-all"])
     # lines are broken at hyphens too
     told = "".join(capsys.readouterr().out.split())
     untold = [key for key, rules in RULES.items() if in_words(rules).replace(" ", "") not in told]

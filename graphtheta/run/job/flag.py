@@ -5,21 +5,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from graphtheta.base.console import say
-from graphtheta.base.wording import did_you_mean
-from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError
-from graphtheta.models.design import Design
+from graphtheta.models.design import COMMON, Design
 from graphtheta.models.registry import MODELS
 from graphtheta.models.user import declared, load_user
 from graphtheta.run.job.described import described
+from graphtheta.run.job.help import HelpParser, Record, add_whole_help
 from graphtheta.run.job.job import Job, as_text, choices, read_keys
 from graphtheta.run.job.keyfile import read_mapping
-from graphtheta.run.job.keys import SECTIONS
+from graphtheta.run.job.keys import FIELDS, SECTIONS
 from graphtheta.run.job.model_keys import OPTIONS
 from graphtheta.run.job.outside import extra_keys, in_file, read_extra
 from graphtheta.run.job.presets import PRESETS, preset
@@ -27,36 +25,29 @@ from graphtheta.run.job.rules import all_rules, flag, in_words
 from graphtheta.tasks.kinds.registry import readers
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser of one command that raises instead of printing."""
+class Parser(HelpParser):
+    """A parser of one command, with a flag for each key of a job if the command has one."""
 
     def __init__(self, command: str, summary: str, example: str, words: str = ""):
-        super().__init__(
-            prog=f"graphtheta {command}",
-            usage=f"graphtheta {command} {words}[flags]",
-            description=summary,
-            epilog=f"example: {example}",
-            allow_abbrev=False,
-            formatter_class=lambda prog: argparse.HelpFormatter(
-                prog, max_help_position=30, width=110
-            ),
-        )
+        super().__init__(command, summary, example, words)
         self.keys: set[str] = set()
         # keys whose help has its line
         self.told: set[str] = set()
         self.outside: tuple[Design | Callable[..., Any] | None, str] = None, ""
         self.extra: dict[str, FieldInfo] = {}
 
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see {self.prog} --help")
-
-    def print_help(self, file: Any = None) -> None:
-        """Print the help on rank 0 only."""
-        if launched()[0] == 0:
-            say(self.format_help())
-
     def format_help(self) -> str:
-        """The help, for which keys of the job get their lines."""
+        self.tell_keys()
+        return super().format_help()
+
+    def records(self) -> tuple[Record, list[Record]]:
+        self.tell_keys()
+        return super().records()
+
+    def tell_keys(self) -> None:
+        """Give keys of the job their lines of help, which are read from sources."""
+        if self.keys == self.told:
+            return
         texts = described() if self.outside[0] is None else described(declared(self.outside[0]))
         rules = all_rules(Job.model_fields, readers())
         for action in self._actions:
@@ -64,10 +55,15 @@ class Parser(argparse.ArgumentParser):
                 text = f"{texts.get(action.dest, '')} {in_words(rules.get(action.dest, []))}"
                 action.help = " ".join(f"{text.replace('%', '%%')} {action.help}".split())
         self.told |= self.keys
-        return super().format_help()
 
-    def add_job_keys(self) -> None:
-        """Add ``--config``, ``--preset`` and one flag per key of the job, in its sections."""
+    def add_job_keys(self, short: bool = True) -> None:
+        """Add ``--config``, ``--preset`` and one flag per key of the job, in its sections.
+
+        Args:
+            short: Whether ``--help`` shows common keys, and not only ``--help-all``: a finished run
+                has its keys.
+        """
+        add_whole_help(self, short)
         group = self.add_argument_group(
             "Configuration; flags override keys of the file, the file overrides keys of the preset"
         )
@@ -75,8 +71,13 @@ class Parser(argparse.ArgumentParser):
         group.add_argument(
             "--preset", metavar="NAME", help=f"published settings: {', '.join(PRESETS)}"
         )
+        self.values["preset"] = tuple(PRESETS)
         for section in SECTIONS:
             self._add_keys(str(section.__doc__), section.model_fields)
+        self.of_keys = {"config", "preset"} | self.keys
+        self.rare = {key for key in self.keys if COMMON not in FIELDS[key].metadata}
+        if not short:
+            self.rare = set(self.of_keys)
 
     def _add_keys(self, title: str, fields: Mapping[str, FieldInfo]) -> None:
         group = self.add_argument_group(title)
@@ -87,6 +88,7 @@ class Parser(argparse.ArgumentParser):
                 )
             shown = as_text(field.default)
             allowed = choices(key, field)
+            self.values[key] = tuple(map(str, MODELS if key == "model" else allowed))
             text = f"[{shown}]".replace("%", "%%") if shown else ""
             if field.annotation is bool:
                 group.add_argument(
@@ -124,7 +126,7 @@ class Parser(argparse.ArgumentParser):
         unknown = {
             word.partition("=")[0] for word in words if word.startswith("--")
         } - self._option_string_actions.keys()
-        if not self.keys or not (unknown or {"-h", "--help"} & set(words)):
+        if not self.keys or not (unknown or {"-h", "--help", "--help-all"} & set(words)):
             return
         name = str(model or (read_mapping(config).get("model") if config else None))
         if in_file(name) or name in MODELS:
@@ -149,16 +151,7 @@ class Parser(argparse.ArgumentParser):
         """
         words = [with_dashes(word) for word in argv]
         self._add_extra_keys(words)
-        options, rest = self.parse_known_args(words)
-        if rest:
-            flags = [name for action in self._actions for name in action.option_strings]
-            if rest[0].startswith("-"):
-                word = rest[0].partition("=")[0]
-                self.error(f"unknown flag {word}{did_you_mean(word, flags)}")
-            self.error(
-                f"unexpected argument '{rest[0]}', which is not the value of any"
-                f" flag{with_commas(words, rest[0])}"
-            )
+        options = self.read_words(words)
         others = {name: value for name, value in vars(options).items() if name not in self.keys}
         keys = {name: value for name, value in vars(options).items() if name in self.keys}
         # options of a model file are parsed here, because the job does not know their types
@@ -179,22 +172,6 @@ def fitting(keys: dict[str, Any], model: str | None) -> dict[str, Any]:
         return keys
     read = MODELS[model].options.model_fields if model in MODELS else {}
     return {key: value for key, value in keys.items() if key in read or key not in OPTIONS}
-
-
-def with_commas(words: list[str], word: str) -> str:
-    """How a list is written, if a word follows the value of a flag; else nothing."""
-    at = words.index(word)
-    flag_before = (
-        at >= 2
-        and words[at - 2].startswith("--")
-        and "=" not in words[at - 2]
-        and not words[at - 1].startswith("-")
-    )
-    return (
-        f"; several values are separated by commas: {words[at - 2]} {words[at - 1]},{word}"
-        if flag_before
-        else ""
-    )
 
 
 def last(words: list[str], name: str) -> str | None:

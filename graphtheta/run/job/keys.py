@@ -1,7 +1,8 @@
 """The keys of a job, by section.
 
-The title of a section is its docstring, and the text under a key is its line in ``--help``. The
-keys of the section Model are declared by the models.
+The title of a section is its docstring, and the text under a key is its line in the help: in
+``--help`` if it is ``COMMON``, else in ``--help-all`` alone. The keys of the section Model are
+declared by the models.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from graphtheta.engine.strategy.registry import STRATEGIES
 from graphtheta.engine.strategy.strategy import GlobalBatch
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.engine.train.stages import FREE
-from graphtheta.models.design import NetworkOptions, Options
+from graphtheta.models.design import COMMON, NetworkOptions, Options
 from graphtheta.partitioners.pairs import DEFAULT_MASTERS
 from graphtheta.partitioners.registry import DEFAULT_PLACEMENT, EDGE_PLACEMENTS, PARTITIONERS
 from graphtheta.run.job.model_keys import ModelKeys
@@ -139,12 +140,14 @@ def _declared(where: type[Options], key: str) -> Any:
 class DataKeys(Options):
     """Data"""
 
-    dataset: str = "sbm"
+    dataset: Annotated[str, COMMON] = "sbm"
     """Generated graph (sbm, rmat, ring, star), a named dataset (cora, ...), an npz file, a store,
     or a folder of Planetoid files; append options as in rmat:scale=17,edge_factor=8."""
-    data_dir: str = ""
+    data_dir: Annotated[str, COMMON] = ""
     """Folder of the named datasets; by default the environment variable GRAPHTHETA_DATA."""
-    split: Literal["auto", "public", "random", "fraction", "time", "none"] = "auto"
+    split: Annotated[Literal["auto", "public", "random", "fraction", "time", "none"], COMMON] = (
+        "auto"
+    )
     """Training, validation and test sets: the split that comes with the dataset (public), a fixed
     number of nodes per class (random), random fractions of the nodes (fraction), the earliest nodes
     or edges by the column "time" for training and the latest for testing (time), or no split
@@ -193,11 +196,11 @@ class DataKeys(Options):
 class StrategyKeys(Options):
     """Strategy"""
 
-    strategy: str = GlobalBatch.name
+    strategy: Annotated[str, COMMON] = GlobalBatch.name
     """Batching: full-graph training (global), mini-batches of target nodes with their k-hop
     neighbourhoods (mini), or batches of clusters as in Cluster-GCN (cluster); give your own as
     FILE.py:Class. Options of your own follow as :name=value,..."""
-    batch_size: Annotated[int, MINI] = Field(0, ge=0)
+    batch_size: Annotated[int, MINI, COMMON] = Field(0, ge=0)
     """Target nodes per mini-batch, summed over all workers; 0 uses all training nodes."""
     vertex_limit: Annotated[int, MINI, NO_HISTORY] = Field(0, ge=0)
     """Nodes per mini-batch: the batch size is adapted before training so that the targets of a
@@ -214,7 +217,7 @@ class StrategyKeys(Options):
     neighbourhoods; batches with equal numbers of targets of each class (balanced), in which those
     of rare classes come repeatedly and not all of frequent classes come; or by their ids in every
     epoch (ids); give your own as FILE.py:Class."""
-    fanout: Annotated[tuple[int, ...], MINI] = ()
+    fanout: Annotated[tuple[int, ...], MINI, COMMON] = ()
     """Neighbours sampled per node, one number per hop from the targets outwards, such as 10,10; all
     disables sampling.
     """
@@ -428,7 +431,7 @@ class ComputeKeys(Options):
 class TrainKeys(Options):
     """Training"""
 
-    task: str = Field(
+    task: Annotated[str, COMMON] = Field(
         "auto",
         description=(
             f"Task: {', '.join(f'{kind.summary} ({name})' for name, kind in TASKS.items())}; "
@@ -456,7 +459,7 @@ class TrainKeys(Options):
     """Positive one of two classes, that f1, auc, average_precision and threshold are about: its
     name or its number; auto is the one with fewer training labels, and of equally many the one that
     sorts last."""
-    epochs: int = Field(100, ge=0)
+    epochs: Annotated[int, COMMON] = Field(100, ge=0)
     """Number of passes over the training set."""
     steps: int = Field(0, ge=0)
     """Stop after this many parameter updates, instead of after epochs; 0 is off."""
@@ -466,7 +469,7 @@ class TrainKeys(Options):
     staleness: int = Field(0, ge=0)
     """Asynchronous training: mini-batches use parameters that are this many updates old, and do not
     wait for the latest update; 0 is synchronous training."""
-    lr: float = Field(0.01, gt=0, allow_inf_nan=False)
+    lr: Annotated[float, COMMON] = Field(0.01, gt=0, allow_inf_nan=False)
     """Learning rate."""
     lr_schedule: Annotated[
         Literal["constant", "cosine", "step", "plateau"],
@@ -494,13 +497,13 @@ class TrainKeys(Options):
     """Gradient clipping: largest Euclidean norm of all gradients together; larger gradients are
     scaled down to it. 0 disables it.
     """
-    optimiser: Literal["adam", "adamw", "sgd", "rmsprop"] = "adam"
+    optimiser: Annotated[Literal["adam", "adamw", "sgd", "rmsprop"], COMMON] = "adam"
     """Optimiser."""
     momentum: Annotated[float, OnlyWith("optimiser", ("sgd", "rmsprop"))] = Field(0.0, ge=0, lt=1)
     """Momentum of sgd and rmsprop."""
     centered: Annotated[bool, OnlyWith("optimiser", ("rmsprop",))] = False
     """Divide by the deviation of gradients in rmsprop, and not by their root mean square."""
-    weight_decay: float = Field(5e-4, ge=0, allow_inf_nan=False)
+    weight_decay: Annotated[float, COMMON] = Field(5e-4, ge=0, allow_inf_nan=False)
     """Weight decay (L2 penalty); decoupled with adamw."""
     decay_first_layer_only: bool = _declared(NetworkOptions, "decay_first_layer_only")
     link_relation: str = ""
@@ -533,13 +536,13 @@ class TrainKeys(Options):
         1.0, ge=0, allow_inf_nan=False
     )
     """Factor of the scores in the softmax that weighs negatives; 0 weighs them equally."""
-    patience: int = Field(0, ge=0)
+    patience: Annotated[int, COMMON] = Field(0, ge=0)
     """Early stopping: stop after this many evaluations without a better validation metric; 0
     disables it.
     """
     eval_every: int = Field(1, ge=1)
     """Epochs between two evaluations."""
-    seed: int = Field(0, ge=0)
+    seed: Annotated[int, COMMON] = Field(0, ge=0)
     """Random seed."""
     seeds: int = Field(1, ge=1)
     """Repeat the run with this many consecutive seeds and report mean and standard deviation."""
@@ -550,7 +553,7 @@ class TrainKeys(Options):
 class OutputKeys(Options):
     """Output"""
 
-    out: str = ""
+    out: Annotated[str, COMMON] = ""
     """Output folder; by default runs/DATASET-MODEL-STRATEGY, which the next run of that name
     overwrites.
     """
@@ -558,7 +561,7 @@ class OutputKeys(Options):
     """Updates between two checkpoints; 0 writes one about every minute."""
     keep: int = Field(2, ge=0)
     """Number of newest checkpoints to keep; 0 disables checkpoints."""
-    resume: bool = False
+    resume: Annotated[bool, COMMON] = False
     """Resume from the newest intact checkpoint in the output folder; start from the beginning if
     there is none.
     """

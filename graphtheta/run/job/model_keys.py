@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
-from graphtheta.models.design import NetworkOptions, Options
+from graphtheta.models.design import COMMON, NetworkOptions, Options
 from graphtheta.models.registry import PUBLISHED
 from graphtheta.run.job.rules import OnlyWith
 
@@ -54,7 +54,7 @@ ELSEWHERE = ("decay_first_layer_only",)
 class Choice(Options):
     """The keys of this section that no model declares."""
 
-    model: str = Field(
+    model: Annotated[str, COMMON] = Field(
         "gcn",
         description=f"A published model ({', '.join(PUBLISHED)}), or your own as FILE.py:Class.",
     )

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 
 from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import ConfigError
-from graphtheta.models.design import Design, read_options
+from graphtheta.models.design import COMMON, Design, read_options
 from graphtheta.models.registry import MODELS, readers
 from graphtheta.models.user import declared
 from graphtheta.run.job.keys import FIELDS
@@ -35,16 +35,17 @@ def extra_keys(model: Design | Callable[..., Any] | None, name: str) -> dict[str
     fields = {} if model is None else declared(model).model_fields
     for key in fields.keys() & FIELDS.keys() if isinstance(model, Design) else ():
         mine, theirs = fields[key], FIELDS[key]
-        if (mine.annotation, mine.default, mine.metadata) != (
-            theirs.annotation,
-            theirs.default,
-            theirs.metadata,
-        ):
+        if _checks(mine) != _checks(theirs):
             raise ConfigError(
                 f"option {key!r} of {name} is already a key of every job, with another type,"
                 " default or range; rename the option"
             )
     return {key: field for key, field in fields.items() if key not in FIELDS}
+
+
+def _checks(field: FieldInfo) -> tuple[Any, ...]:
+    """What decides which values an option has."""
+    return field.annotation, field.default, [one for one in field.metadata if one != COMMON]
 
 
 def read_extra(
