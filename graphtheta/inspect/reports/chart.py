@@ -125,6 +125,32 @@ def audits(rows: list[dict[str, Any]]) -> str:
     return _svg(fig, "audits by epoch")
 
 
+def precision_recall(
+    names: list[str], curves: list[list[tuple[float, float, float]]], split: str
+) -> str:
+    """Precision by recall of each class, in one plot.
+
+    Args:
+        names: Of the classes.
+        curves: Points (threshold, precision, recall) of each class, perhaps none.
+        split: The split.
+    """
+    fig = _figure(3.6)
+    axes = fig.subplots()
+    for name, points in zip(names, curves, strict=True):
+        if points:
+            _, precision, recall = zip(*points, strict=True)
+            # a name that begins with _ is no label to matplotlib, and $ begins a formula
+            label = "\u200b" + name.replace("$", r"\$")
+            axes.plot(recall, precision, lw=1.6, marker=".", ms=3, label=label)
+    axes.set(xlabel="recall", ylabel="precision", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    axes.set_title(f"{split}: precision by recall", loc="left", fontweight="bold")
+    axes.grid(alpha=0.25, lw=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="best")
+    return _svg(fig, f"precision by recall, {split}")
+
+
 def _by_epoch(axes: Any, title: str) -> None:
     """The frame of a plot by epoch."""
     axes.set_title(title, loc="left", fontweight="bold")

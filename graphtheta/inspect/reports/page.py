@@ -52,11 +52,24 @@ def page(run: Run) -> str:
         chart=chart,
         slowest=slowest,
         class_columns=list(COLUMNS),
+        matrix=matrix,
         outcome=_outcome(run),
         audited=bool(run.rows) and any(key.startswith(AUDIT) for key in run.rows[0]),
         flags=" ".join(as_flag(job, key) for key in changed) or "the default job",
         **({} if run.profile is None else _figures(run.profile)),
     )
+
+
+def matrix(rows: list[list[int]]) -> list[list[dict[str, str]]]:
+    """Cells of a confusion matrix, coloured by their share of the rows of the true class."""
+    totals = [max(sum(row), 1) for row in rows]
+    return [
+        [
+            _shaded(n / total, figure(n) if n else "", f"{n / total:.1%} of the true class")
+            for n in row
+        ]
+        for row, total in zip(rows, totals, strict=True)
+    ]
 
 
 def _outcome(run: Run) -> dict[str, Any] | None:
@@ -181,13 +194,19 @@ def _all_pairs(profile: Profile, sent: np.ndarray) -> dict[str, Any]:
 
 
 def _cell(n_bytes: float, messages: float, share: float, size: int) -> dict[str, str]:
-    """A cell of that table: its background from white to blue, and text that can be read on it."""
+    """A cell of that table."""
+    title = f"{n_bytes:,.0f} bytes, {messages:,.0f} messages"
+    return _shaded(share, _short(n_bytes / size) if n_bytes else "", title)
+
+
+def _shaded(share: float, value: str, title: str) -> dict[str, str]:
+    """A cell: its background from white to blue by a share, and text that can be read on it."""
     shade = [round(255 - share * (255 - c)) for c in (31, 93, 160)]
     return {
         "shade": ",".join(map(str, shade)),
         "text": "#fff" if share > 0.75 else "#1f2933",
-        "title": f"{n_bytes:,.0f} bytes, {messages:,.0f} messages",
-        "value": _short(n_bytes / size) if n_bytes else "",
+        "title": title,
+        "value": value,
     }
 
 

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,8 @@ from graphtheta.engine.view.view import GraphView
 from graphtheta.ops.autodiff.space import RowSpace
 from graphtheta.ops.autodiff.tape import Tape, Var
 from graphtheta.ops.functions.losses.row_loss import Grouping
-from graphtheta.ops.functions.metrics.counts import class_sums, label_sums
+from graphtheta.ops.functions.metrics.counts import class_sums, label_sums, matrix_sums
+from graphtheta.ops.functions.metrics.curves import class_curve_sums, label_curve_sums
 from graphtheta.ops.functions.metrics.ranking import NO_RANK, ranks
 from graphtheta.tasks.evaluation.past import Past
 from graphtheta.tasks.evaluation.sampled import SampledViews
@@ -41,6 +43,9 @@ SPLITS = ("train", "val", "test")
 Metrics = dict[str, float]
 # functions that count decisions, by the kinds of rows that have classes or labels
 COUNTED = {"classes": class_sums, "labels": label_sums}
+CURVES = {"classes": class_curve_sums, "labels": label_curve_sums}
+# most classes of a matrix, and most classes or labels with curves
+MOST_IN_MATRIX, MOST_CURVES = 50, 10
 
 
 class Decisions(NamedTuple):
@@ -51,10 +56,15 @@ class Decisions(NamedTuple):
             [C, 4] int64.
         thresholds: Probabilities above which a label, [C], or the positive one of two classes, [1],
             is predicted; None if all are 0.5.
+        matrices: By split, rows by true and predicted class, [C, C] int64; none of labels, or of
+            more than ``MOST_IN_MATRIX`` classes.
+        curves: By split, what ``curve_sums`` returns; none of more than ``MOST_CURVES``.
     """
 
     counts: dict[str, np.ndarray]
     thresholds: np.ndarray | None
+    matrices: Mapping[str, np.ndarray] = MappingProxyType({})
+    curves: Mapping[str, np.ndarray] = MappingProxyType({})
 
 
 class Evaluator(ABC):
@@ -290,8 +300,22 @@ class RowEvaluator(Evaluator):
             for split, mask in masks.items()
             if self.job_comm.all_sum(np.asarray(np.count_nonzero(mask))) > 0
         }
+        self._split = np.full(len(ids), len(SPLITS), np.int8)
+        for split, mask in used.items():
+            self._split[mask] = SPLITS.index(split)
         labelled = y >= 0 if task.kind == "classes" else np.ones(len(y), bool)
         self._masks = {split: mask & labelled for split, mask in used.items()}
+
+    def truth(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Labels of rows, [n, ...], and the positions of their splits in ``SPLITS``, [n] int8; the
+        number of splits for rows of none.
+
+        Args:
+            rows: Global ids of some rows of this worker, [n].
+        """
+        order = np.argsort(self._ids, kind="stable")
+        at = order[np.searchsorted(self._ids, rows, sorter=order)]
+        return self._y[at], self._split[at]
 
     def measured(self, model: Model) -> Iterator[tuple[str, Metrics]]:
         out = self.run(model, self._view)
@@ -321,14 +345,23 @@ class RowEvaluator(Evaluator):
             return Decisions({}, None)
         out = self.run(model, self._view).value
         decided, thresholds = self.decided(out)
-        out = out if decided is None else decided
-        count = COUNTED[self.task.kind]
-        return Decisions(
-            {
-                split: self.job_comm.all_sum(count(self._y[mask], out[mask]))
+        said = out if decided is None else decided
+        width = out.shape[1]
+
+        def summed(
+            count: Callable[[np.ndarray, np.ndarray], np.ndarray], values: np.ndarray
+        ) -> dict[str, np.ndarray]:
+            return {
+                split: self.job_comm.all_sum(count(self._y[mask], values[mask]))
                 for split, mask in self._masks.items()
-            },
-            thresholds,
+            }
+
+        one = self.task.kind == "classes" and width <= MOST_IN_MATRIX
+        return Decisions(
+            counts=summed(COUNTED[self.task.kind], said),
+            thresholds=thresholds,
+            matrices=summed(matrix_sums, said) if one else {},
+            curves=summed(CURVES[self.task.kind], out) if width <= MOST_CURVES else {},
         )
 
     def outputs(self, model: Model) -> tuple[np.ndarray, np.ndarray]:

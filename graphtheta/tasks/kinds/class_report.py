@@ -1,4 +1,4 @@
-"""Precision, recall, F1 and support of each class or label."""
+"""Precision, recall, F1 and support of each class or label; confusion matrix and curves."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from graphtheta.base.console import figure, table
 from graphtheta.ops.functions.metrics.counts import class_report
+from graphtheta.ops.functions.metrics.curves import precision_recall
 from graphtheta.tasks.evaluation.evaluate import Decisions
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -25,6 +26,8 @@ class SplitColumns(BaseModel):
 
 
 COLUMNS = tuple(SplitColumns.model_fields)
+# threshold, precision and recall
+Point = tuple[Share, Share, Share]
 
 
 class ClassReport(BaseModel):
@@ -37,6 +40,12 @@ class ClassReport(BaseModel):
         splits: A report for each split; none if the task has no classes.
         positive: Name of the positive class; empty if there are not two classes, or if an earlier
             version wrote the report.
+        confusion: By split, the number of rows of each true class, a row of the matrix, that are
+            predicted as each class, [C, C]. Empty for labels, more than ``MOST_IN_MATRIX`` classes,
+            or if an earlier version wrote the report.
+        curves: By split, for each class or label its points (threshold, precision, recall), of
+            rising thresholds; empty for more than ``MOST_CURVES``. Curves are those of
+            probabilities, whatever the thresholds of decisions are.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -45,11 +54,17 @@ class ClassReport(BaseModel):
     thresholds: list[Share]
     splits: dict[str, SplitColumns]
     positive: str = ""
+    confusion: dict[str, list[list[Annotated[int, Field(ge=0)]]]] = Field(default_factory=dict)
+    curves: dict[str, list[list[Point]]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _check_lengths(self) -> ClassReport:
         if any(len(x) != len(self.names) for columns in self.splits.values() for _, x in columns):
             raise ValueError(f"expected one number for each of {len(self.names)} classes")
+        n = len(self.names)
+        square = [[len(row) for row in matrix] == [n] * n for matrix in self.confusion.values()]
+        if not all(square) or any(len(of) != n for of in self.curves.values()):
+            raise ValueError(f"expected a row of a matrix, and a curve, for each of {n} classes")
         return self
 
     @classmethod
@@ -63,7 +78,14 @@ class ClassReport(BaseModel):
         n = max((len(counts) for counts in found.counts.values()), default=0)
         thresholds = [] if found.thresholds is None else found.thresholds.tolist()
         labels = [*names] or [str(i) for i in range(n)]
-        return cls(names=labels, thresholds=thresholds, splits=splits, positive=positive)
+        return cls(
+            names=labels,
+            thresholds=thresholds,
+            splits=splits,
+            positive=positive,
+            confusion={split: matrix.tolist() for split, matrix in found.matrices.items()},
+            curves={split: [*map(precision_recall, of)] for split, of in found.curves.items()},
+        )
 
     def rows(self, split: str) -> list[tuple[str, ...]]:
         """Cells of a table: each class, and its numbers of a split."""
@@ -74,5 +96,12 @@ class ClassReport(BaseModel):
         ]
 
     def text(self, split: str) -> str:
-        """A table of a split."""
-        return table(("class", *COLUMNS), self.rows(split))
+        """A table of a split, and the confusion matrix if there is one."""
+        of_classes = table(("class", *COLUMNS), self.rows(split))
+        if split not in self.confusion:
+            return of_classes
+        rows = [
+            (name, *map(figure, numbers))
+            for name, numbers in zip(self.names, self.confusion[split], strict=True)
+        ]
+        return f"{of_classes}\n\n{table(('true, predicted', *self.names), rows)}"

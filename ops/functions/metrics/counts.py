@@ -67,11 +67,18 @@ def label_counts(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     ).astype(np.int64)
 
 
+def matrix_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """:func:`confusion` of the classes whose output is largest, [C, C] int64; arguments as for
+    :func:`class_sums`.
+    """
+    return confusion(labels, out.argmax(axis=1), out.shape[1])
+
+
 def class_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
     """:func:`counts_of` the classes whose output is largest, [C, 4] int64; labels [n] as in
     :func:`confusion`, out [n, C].
     """
-    return counts_of(confusion(labels, out.argmax(axis=1), out.shape[1]))
+    return counts_of(matrix_sums(labels, out))
 
 
 def label_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:

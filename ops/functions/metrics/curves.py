@@ -1,0 +1,103 @@
+"""Probabilities of outputs, and precision and recall of each class by the probability above which
+it is predicted.
+
+Counts at fixed thresholds are integers that add up over workers, so that no worker needs the
+scores of all rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit
+
+from .shared import ratio
+
+# 0, and thresholds whose logits are evenly spaced: dense near 0 and 1
+THRESHOLDS = np.append(0.0, expit(np.linspace(-8, 8, 65)))
+
+
+def class_probabilities(out: np.ndarray) -> np.ndarray:
+    """Softmax along the last axis.
+
+    Args:
+        out: Outputs, [..., C]; those of equal infinities share the probability.
+
+    Returns:
+        [..., C] float64.
+    """
+    wide = out.astype(np.float64)
+    top = wide.max(axis=-1, keepdims=True)
+    # infinity minus itself is no number
+    shares = np.exp(np.subtract(wide, top, out=np.zeros_like(wide), where=wide != top))
+    return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
+
+
+def label_probabilities(out: np.ndarray) -> np.ndarray:
+    """Sigmoid of logits, [...] float64."""
+    return np.asarray(expit(out.astype(np.float64)))
+
+
+def class_curve_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """:func:`curve_sums` of each class against all others.
+
+    Args:
+        labels: Classes, [n] integers, negative if unknown.
+        out: Outputs, [n, C].
+    """
+    known = labels >= 0
+    right = labels[known][:, None] == np.arange(out.shape[1])
+    return curve_sums(right.astype(np.float64), class_probabilities(out[known]))
+
+
+def label_curve_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """:func:`curve_sums` of several labels a row.
+
+    Args:
+        labels: [n, C] of 0 and 1; NaN if unknown.
+        out: Logits, [n, C].
+    """
+    return curve_sums(labels, label_probabilities(out))
+
+
+def curve_sums(labels: np.ndarray, probability: np.ndarray) -> np.ndarray:
+    """True and false positives above each threshold, and rows of each class.
+
+    Args:
+        labels: [n, C] of 0 and 1; NaN (unknown) is left out.
+        probability: [n, C] in [0, 1].
+
+    Returns:
+        [C, 1 + len(THRESHOLDS), 2] int64; adds up over workers. The first entry counts the rows
+        that are of the class and those that are not, the others those of them that are above a
+        threshold.
+    """
+    n = len(THRESHOLDS)
+    sums = np.zeros((labels.shape[1], 1 + n, 2), np.int64)
+    for of, label, share in zip(sums, labels.T, probability.T, strict=True):
+        # how many thresholds are below each probability
+        below = np.searchsorted(THRESHOLDS, share)
+        for side, value in enumerate((1, 0)):
+            counts = np.bincount(below[label == value], minlength=n + 1)
+            of[1:, side] = counts[::-1].cumsum()[::-1][1:]
+            of[0, side] = counts.sum()
+    return sums
+
+
+def precision_recall(sums: np.ndarray) -> list[tuple[float, float, float]]:
+    """Threshold, precision and recall of a class, thresholds that nothing is above left out.
+
+    Args:
+        sums: Counts of the class, [1 + len(THRESHOLDS), 2].
+
+    Returns:
+        One for each set of rows that is predicted, of the lowest threshold that predicts it; none
+        without rows of the class.
+    """
+    points = list[tuple[float, float, float]]()
+    total = int(sums[0, 0])
+    last = None
+    for threshold, counts in zip(THRESHOLDS.tolist(), sums[1:].tolist(), strict=True):
+        if total and counts != last and any(counts):
+            points.append((threshold, ratio(counts[0], sum(counts)), counts[0] / total))
+        last = counts
+    return points
