@@ -15,6 +15,7 @@ from graphtheta.inference.grown.comparison import COMPARISONS
 from graphtheta.inference.outputs.file import check_free_name, check_name, write_together
 from graphtheta.inference.outputs.formats import FORMATS, OutputRows
 from graphtheta.inference.outputs.parts import PartFolder
+from graphtheta.inference.outputs.predictions import COLUMNS, NODES, TARGETS, choice_of
 from graphtheta.run.job.flag import Parser
 from graphtheta.train.loop.opened import job_of
 
@@ -47,6 +48,24 @@ def parser_of_predict() -> Parser:
         "--embed",
         action="store_true",
         help="write the node embeddings of the last layer instead of predictions",
+    )
+    parser.add_argument(
+        "--nodes",
+        metavar="{targets,all}",
+        choices=NODES,
+        default=TARGETS,
+        help=(
+            "write nodes of the types that have labels, and whole graphs, or all nodes [targets]"
+        ),
+    )
+    parser.add_argument(
+        "--columns",
+        metavar="NAMES",
+        help=(
+            "what to write of each prediction, names with commas between them: "
+            + "; ".join(f"{name}, {text}" for name, text in COLUMNS.items())
+            + " [id,class,scores]"
+        ),
     )
     parser.add_argument(
         "--keep-layers",
@@ -92,6 +111,7 @@ def predict(argv: list[str]) -> int:
     """
     options, keys = parser_of_predict().read(argv)
     check_flags(options)
+    check_predicted(options)
     job = job_of(options.run, keys, options.trust)
     name = "score" if options.top else "embedding" if options.embed else "prediction"
     path = Path(options.to or Path(options.run, f"{name}s" if options.format else f"{name}s.npz"))
@@ -119,6 +139,20 @@ def predict(argv: list[str]) -> int:
     return on_all_ranks(job, work)
 
 
+def check_predicted(options: SimpleNamespace) -> None:
+    """Check that flags of predictions are not given for something else.
+
+    Raises:
+        ConfigError: They are, or there is no such column.
+    """
+    given = {"--nodes": options.nodes != TARGETS, "--columns": options.columns is not None}
+    others = {"--top": options.top, "--embed": options.embed}
+    for flag in (name for name, is_given in given.items() if is_given):
+        for other in (name for name, is_given in others.items() if is_given):
+            raise ConfigError(f"{flag} is about predictions, and {other} writes others; drop one")
+    choice_of(options.nodes, options.columns)
+
+
 def computed(model: Any, options: SimpleNamespace, whole: bool) -> OutputRows | None:
     """The predictions, embeddings or best nodes of all workers on rank 0 and None elsewhere; those
     of each worker unless ``whole``.
@@ -127,15 +161,20 @@ def computed(model: Any, options: SimpleNamespace, whole: bool) -> OutputRows | 
     """
     if options.top:
         return top_rows(model, options, whole)
+    chosen = {"nodes": options.nodes, "columns": options.columns}
     if not options.since and not options.keep_layers:
-        return model.embeddings(whole) if options.embed else model.predictions(whole)
+        return model.embeddings(whole) if options.embed else model.predictions(whole, **chosen)
     if not options.since:
         model.keep_layers(options.keep_layers)
     grown = model.since(options.since or options.keep_layers, options.compare)
     if options.since and options.keep_layers:
         grown.keep_layers(options.keep_layers)
-    find = grown.embeddings if options.embed else grown.predictions
-    rows: OutputRows | None = find(grown.new if options.appended else None, whole=whole)
+    wanted = grown.new if options.appended else None
+    rows: OutputRows | None = (
+        grown.embeddings(wanted, whole=whole)
+        if options.embed
+        else grown.predictions(wanted, whole=whole, **chosen)
+    )
     if options.since and model.comm.rank == 0:
         say(str(grown.work))
     return rows

@@ -23,7 +23,15 @@ from graphtheta.inference.forward.some import predicted
 from graphtheta.inference.forward.top import Asked, Top, top
 from graphtheta.inference.outputs.formats import OutputRows
 from graphtheta.inference.outputs.parts import PartFolder
-from graphtheta.inference.outputs.predictions import check_finite, embedding_rows, predictions
+from graphtheta.inference.outputs.predictions import (
+    ALL,
+    TARGETS,
+    Choice,
+    check_finite,
+    choice_of,
+    embedding_rows,
+    predictions,
+)
 from graphtheta.tasks.evaluation.evaluate import SPLITS
 from graphtheta.tasks.kinds.class_report import ClassReport
 
@@ -122,13 +130,17 @@ class ModelOnGraph:
 
     @checked
     def predict(self, nodes: Any = None) -> tuple[np.ndarray, np.ndarray] | None:
-        """Original ids and outputs on rank 0, None elsewhere: of all nodes, whole graphs, edges by
-        their numbers, or test links by the ids of their ends.
+        """Original ids and predictions on rank 0, None elsewhere: of the nodes of the types that
+        have labels, whole graphs, edges by their numbers, or test links by the ids of their ends.
+
+        Predictions are probabilities or values, or with ``scores="logits"`` of the job what the
+        model returns.
 
         Args:
             nodes: Original ids, in the order of the result, or a mask of all nodes, [n_nodes] bool;
-                only their neighbourhoods are computed. None for all. Of whole graphs, ids and masks
-                are those of the graphs.
+                only their neighbourhoods are computed. "all" for all nodes of the graph, in the
+                order of their numbers. None for those that have targets. Of whole graphs, ids and
+                masks are those of the graphs.
 
         Raises:
             ConfigError: There is no such node, or the outputs are not those of nodes; on all ranks
@@ -136,26 +148,58 @@ class ModelOnGraph:
 
         Collective: all ranks.
         """
-        if nodes is not None:
+        every = isinstance(nodes, str) and nodes == ALL
+        if nodes is not None and not every:
             with self.comm.ledger.stage("evaluate"), self.setup.scope():
-                return predicted(self.model, self.setup.evaluator, self.setup.info, nodes)
-        rows = self.predictions()
+                some = predicted(self.model, self.setup.evaluator, self.setup.info, nodes)
+            return None if some is None else (some[0], self.setup.kind.presented(some[1]))
+        rows = self._predictions(True, Choice(every, own=False))
         return None if rows is None else (rows.ids, rows.values)
 
     @checked
-    def predictions(self, whole: bool = True) -> OutputRows | None:
-        """What ``predict`` returns, with the class of each row by name; those of this worker unless
-        ``whole``.
+    def predictions(
+        self, whole: bool = True, *, nodes: str = TARGETS, columns: Any = None
+    ) -> OutputRows | None:
+        """What ``predict`` returns, with the class of each row by name, and ids of nodes of one
+        type without its name.
+
+        Args:
+            whole: The rows of all workers on rank 0, and None elsewhere; otherwise those of each
+                worker.
+            nodes: "targets" for nodes of the types that have labels, and whole graphs; "all" for
+                all nodes.
+            columns: What is written of each row, names or a text with commas between them: "class",
+                "confidence", "scores", "label", "split". None for the scores, and the classes if
+                rows have one.
+
+        Raises:
+            ConfigError: The task has no such column, or no nodes to choose; on all ranks together.
 
         Collective: all ranks.
         """
-        with self.setup.scope():
+        return self._predictions(whole, choice_of(nodes, columns))
+
+    def _predictions(self, whole: bool, choice: Choice) -> OutputRows | None:
+        setup = self.setup
+        with setup.scope():
             return predictions(
-                self.model, self.setup.evaluator, self.setup.kind, self.setup.info, whole
+                model=self.model,
+                evaluator=setup.evaluator,
+                kind=setup.kind,
+                info=setup.info,
+                whole=whole,
+                choice=choice,
             )
 
     @checked
-    def write_predictions(self, folder: str | Path, format: str = "parquet") -> int:
+    def write_predictions(
+        self,
+        folder: str | Path,
+        format: str = "parquet",
+        *,
+        nodes: str = TARGETS,
+        columns: Any = None,
+    ) -> int:
         """Write what ``predictions`` returns to a folder; each worker writes a part with its own
         rows.
 
@@ -163,18 +207,20 @@ class ModelOnGraph:
             folder: New, empty, or an earlier output, which is replaced when all parts are complete;
                 on a file system that all workers share.
             format: "parquet" (needs pyarrow), "csv" or "npy".
+            nodes, columns: As of ``predictions``.
 
         Returns:
             Number of predictions of all workers.
 
         Raises:
-            ConfigError: Unknown format, or its library is not installed; on all ranks together.
+            ConfigError: Unknown format, or its library is not installed, or as of ``predictions``;
+                on all ranks together.
             FormatError: The folder holds other files, or cannot be written; on all ranks together.
 
         Collective: all ranks.
         """
         parts = PartFolder(folder, format, self.comm)
-        rows = self.predictions(whole=False)
+        rows = self.predictions(whole=False, nodes=nodes, columns=columns)
         assert rows is not None
         return parts.write(rows)
 

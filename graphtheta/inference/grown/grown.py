@@ -41,7 +41,13 @@ from graphtheta.inference.grown.comparison import (
 from graphtheta.inference.grown.frontier import READ, changed_rows, needed_rows
 from graphtheta.inference.grown.kept import ROW, EarlierValues, LayerFiles, writing
 from graphtheta.inference.outputs.formats import OutputRows
-from graphtheta.inference.outputs.predictions import embedding_rows, named_rows
+from graphtheta.inference.outputs.predictions import (
+    TARGETS,
+    Choice,
+    choice_of,
+    embedding_rows,
+    named_rows,
+)
 from graphtheta.ops.rows.by_number import take_rows
 from graphtheta.samplers.hidden import refuse
 
@@ -195,7 +201,10 @@ class Grown:
             ConfigError: There is no such node; on all ranks together.
         """
         nodes = self._asked(nodes, predicted=True)
-        rows = self.predictions(self._wanted(nodes, appended, predicted=True))
+        # nodes that are asked for have rows whatever their type
+        every = nodes is not None and self._on.setup.info.whole is None
+        wanted = self._wanted(nodes, appended, predicted=True)
+        rows = self._predictions(wanted, True, Choice(every, own=False))
         return self._in_order(rows, nodes)
 
     def embed(
@@ -208,7 +217,12 @@ class Grown:
         return self._in_order(self.embeddings(self._wanted(nodes, appended), layer), nodes)
 
     def predictions(
-        self, wanted: np.ndarray | None = None, *, whole: bool = True
+        self,
+        wanted: np.ndarray | None = None,
+        *,
+        whole: bool = True,
+        nodes: str = TARGETS,
+        columns: Any = None,
     ) -> OutputRows | None:
         """Predictions with the classes by name.
 
@@ -216,7 +230,13 @@ class Grown:
             wanted: The masters that count, [n_masters] bool; None for all.
             whole: Those of all workers on rank 0, and None elsewhere; otherwise those of each
                 worker.
+            nodes, columns: As of ``Trainer.predictions``.
         """
+        return self._predictions(wanted, whole, choice_of(nodes, columns))
+
+    def _predictions(
+        self, wanted: np.ndarray | None, whole: bool, choice: Choice
+    ) -> OutputRows | None:
         rows, out = self._computed(wanted, None)
         setup = self._on.setup
         return named_rows(
@@ -226,6 +246,7 @@ class Grown:
             kind=setup.kind,
             info=setup.info,
             whole=whole,
+            choice=choice,
         )
 
     def embeddings(

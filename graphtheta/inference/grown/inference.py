@@ -89,6 +89,7 @@ class Inference(ModelOnGraph):
         task = prepared.kind.objective(whole, assembly.partition)
         task.weighting = trained.weighting
         evaluator, limit = assembly.measuring(task)
+        prepared.kind.target_types = trained.target_types or prepared.kind.target_types
         if isinstance(evaluator, RowEvaluator):
             if job.positive == RARER:
                 evaluator.positive = trained.positive

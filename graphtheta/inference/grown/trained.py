@@ -33,6 +33,7 @@ class Trained(BaseModel):
         thresholds: Probabilities above which labels, or the positive class, are predicted, as they
             were chosen last; None if all are 0.5.
         positive: Number of the positive class of two classes.
+        target_types: Codes of the types of nodes that have labels; empty if all may have some.
         epoch: Epochs that the weights were trained for.
         prepared: How the dataset was prepared: the options "symmetric", "self_loops" and
             "normalise_features" of ``gt.load``. Empty for a graph that was given in Python.
@@ -49,6 +50,7 @@ class Trained(BaseModel):
     weight_mean: float
     thresholds: list[float] | None
     positive: int = EARLIER_POSITIVE
+    target_types: tuple[int, ...] = ()
     epoch: int = 0
     prepared: dict[str, str]
 

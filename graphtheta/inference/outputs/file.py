@@ -14,6 +14,9 @@ from graphtheta.errors import ConfigError
 from graphtheta.inference.outputs.formats import FORMATS, OutputRows, write_csv
 
 FILE_ENDINGS = (".npz", ".csv")
+# names of predicted values, and of what may be written beside them
+PREDICTED = ("prediction", "probability")
+CHOSEN = ("class", "confidence", "label", "split")
 
 
 def check_name(path: Path, form: str | None) -> None:
@@ -42,8 +45,8 @@ def write_file(path: Path, rows: OutputRows) -> None:
     """Write all rows.
 
     Args:
-        path: .npz (arrays ``id``, the name of the values, and ``class`` and ``columns`` if there
-            are any) or .csv (a line for each row).
+        path: .npz (arrays ``id``, the fields by name, and ``columns`` if the values have names) or
+            .csv (a line for each row).
         rows: The rows.
 
     Raises:
@@ -53,8 +56,7 @@ def write_file(path: Path, rows: OutputRows) -> None:
         make_folder(path.parent)
         with atomic_file(path, beginning(rows.name)) as file:
             if path.suffix == ".npz":
-                arrays: dict[str, Any] = {"id": rows.ids, rows.name: rows.values}
-                arrays |= {} if rows.classes is None else {"class": rows.classes}
+                arrays: dict[str, Any] = {"id": rows.ids, **rows.fields}
                 arrays |= {"columns": np.array(rows.columns)} if rows.columns else {}
                 np.savez_compressed(file, **arrays)
             else:
@@ -92,4 +94,5 @@ def check_free_name(path: Path, name: str) -> None:
 def beginning(name: str) -> bytes:
     """How a CSV file with values of a name begins: with the titles of its columns, as a pattern."""
     ids = r'("?id"?|"?id_0"?(,"?id_\d"?)+)'
-    return rf'{ids}(,"?class"?)?,"?{re.escape(name)}("|_|\n|,)'.encode()
+    values = "|".join(map(re.escape, PREDICTED if name in PREDICTED else (name,)))
+    return rf'{ids}(,"?({"|".join(CHOSEN)})"?)*,"?({values}|{"|".join(CHOSEN)})("|_|\n|,)'.encode()

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -23,11 +25,13 @@ class OutputRows(NamedTuple):
     """Values of nodes, edges or links.
 
     Attributes:
-        name: What the values are: "prediction", "embedding" or "score".
+        name: What the values are: "probability", "prediction", "embedding" or "score".
         ids: Original ids, [n], or [n, 2] for links and [n, 3] for triples, integers or text.
         values: [n, ...].
         classes: Predicted classes, [n], names or numbers; None if there are none.
         columns: Names of the columns of the values, [k]; empty if they have none.
+        others: Further values by name, [n, ...] each.
+        written: What is written after the ids, names of these, "class" or "values", in this order.
     """
 
     name: str
@@ -35,6 +39,8 @@ class OutputRows(NamedTuple):
     values: np.ndarray
     classes: np.ndarray | None = None
     columns: tuple[str, ...] = ()
+    others: Mapping[str, np.ndarray] = MappingProxyType({})
+    written: tuple[str, ...] = ("class", "values")
 
     @property
     def ids_by_column(self) -> dict[str, np.ndarray]:
@@ -46,15 +52,27 @@ class OutputRows(NamedTuple):
         )
 
     @property
-    def keys(self) -> dict[str, np.ndarray]:
-        """The columns before the values: those of the ids, and "class" if rows have one."""
-        return self.ids_by_column | ({} if self.classes is None else {"class": self.classes})
+    def fields(self) -> dict[str, np.ndarray]:
+        """What is written after the ids, by name, [n, ...] each."""
+        known = {"class": self.classes, **self.others, "values": self.values}
+        return {
+            self.name if name == "values" else name: x
+            for name in self.written
+            if (x := known[name]) is not None
+        }
 
     @property
-    def flat(self) -> np.ndarray:
-        """The values with at most one axis besides that of the rows, [n] or [n, k]."""
-        width = int(np.prod(self.values.shape[1:]))
-        return self.values if self.values.ndim < 3 else self.values.reshape(len(self.values), width)
+    def flat(self) -> dict[str, np.ndarray]:
+        """The ids and these, with at most one axis besides that of the rows, [n] or [n, k]."""
+        return self.ids_by_column | {
+            name: x if x.ndim < 3 else x.reshape(len(x), int(np.prod(x.shape[1:])))
+            for name, x in self.fields.items()
+        }
+
+    def titles(self, name: str, width: int) -> list[str]:
+        """Titles of the columns of a field, [width]."""
+        named = self.columns if len(self.columns) == width else range(width)
+        return [f"{name}_{k}" for k in named]
 
     def blocks(self) -> Iterator[OutputRows]:
         """The rows, some at a time."""
@@ -64,6 +82,7 @@ class OutputRows(NamedTuple):
                 ids=self.ids[some],
                 values=self.values[some],
                 classes=None if self.classes is None else self.classes[some],
+                others={name: x[some] for name, x in self.others.items()},
             )
 
 
@@ -76,16 +95,13 @@ def write_csv(file: BinaryIO, rows: OutputRows) -> None:
     """
     flat = rows.flat
     titles = [
-        *rows.keys,
-        *(
-            [rows.name]
-            if flat.ndim == 1
-            else [f"{rows.name}_{k}" for k in rows.columns or range(flat.shape[1])]
-        ),
+        title
+        for name, x in flat.items()
+        for title in ([name] if x.ndim == 1 else rows.titles(name, x.shape[1]))
     ]
     text = io.TextIOWrapper(file, "utf-8", newline="")
     # before Python 3.13 the module does not quote a text because of a carriage return
-    texts = [x for x in (np.array(titles), *rows.keys.values()) if x.dtype.kind == "U"]
+    texts = [x for x in (np.array(titles), *flat.values()) if x.dtype.kind == "U"]
     quoted = any((np.char.find(x, "\r") >= 0).any() for x in texts)
     lines = csv.writer(
         text, quoting=csv.QUOTE_NONNUMERIC if quoted else csv.QUOTE_MINIMAL, lineterminator="\n"
@@ -93,7 +109,9 @@ def write_csv(file: BinaryIO, rows: OutputRows) -> None:
     lines.writerow(titles)
     for block in rows.blocks():
         columns = [
-            _numbers(x) for x in (*block.keys.values(), *block.flat.reshape(len(block.ids), -1).T)
+            _numbers(column)
+            for x in block.flat.values()
+            for column in ([x] if x.ndim == 1 else x.T)
         ]
         lines.writerows(zip(*columns, strict=True))
     # the caller closes the file
@@ -101,36 +119,27 @@ def write_csv(file: BinaryIO, rows: OutputRows) -> None:
 
 
 def write_parquet(file: BinaryIO, rows: OutputRows) -> None:
-    """Write a table with the ids, the classes if there are any, and a column of values, of lists of
-    a fixed length if a row has several.
+    """Write a table with a column for each id and each field, of lists of a fixed length if a row
+    has several values of it.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    flat = rows.flat
-    kind = pa.from_numpy_dtype(flat.dtype)
-    schema = {
-        name: pa.string() if ids.dtype.kind == "U" else pa.int64()
-        for name, ids in rows.keys.items()
-    }
-    schema[rows.name] = kind if flat.ndim == 1 else pa.list_(kind, flat.shape[1])
-    with pq.ParquetWriter(file, pa.schema(schema)) as table:
+    def kind(x: np.ndarray) -> Any:
+        plain = {"U": pa.string(), "i": pa.int64(), "u": pa.int64()}.get(x.dtype.kind)
+        plain = pa.from_numpy_dtype(x.dtype) if plain is None else plain
+        return plain if x.ndim == 1 else pa.list_(plain, x.shape[1])
+
+    def column(x: np.ndarray) -> Any:
+        if x.ndim == 1:
+            return pa.array(x.tolist() if x.dtype.kind == "U" else x, kind(x))
+        return pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), x.shape[1])
+
+    schema = pa.schema({name: kind(x) for name, x in rows.flat.items()})
+    with pq.ParquetWriter(file, schema) as table:
         for block in rows.blocks():
-            columns = {
-                name: pa.array(ids.tolist(), schema[name]) for name, ids in block.keys.items()
-            }
-            values = pa.array(block.flat.reshape(-1))
-            columns[rows.name] = (
-                values
-                if flat.ndim == 1
-                else pa.FixedSizeListArray.from_arrays(values, flat.shape[1])
-            )
-            table.write_table(pa.table(columns, pa.schema(schema)))
-
-
-def write_values(file: BinaryIO, rows: OutputRows) -> None:
-    """Write the values as an array of NumPy, [n, ...]."""
-    np.save(file, rows.values)
+            columns = {name: column(x) for name, x in block.flat.items()}
+            table.write_table(pa.table(columns, schema))
 
 
 def write_ids(file: BinaryIO, rows: OutputRows) -> None:
@@ -138,27 +147,23 @@ def write_ids(file: BinaryIO, rows: OutputRows) -> None:
     np.save(file, rows.ids)
 
 
-def write_classes(file: BinaryIO, rows: OutputRows) -> None:
-    """Write the classes as an array of NumPy, [n]."""
-    np.save(file, rows.keys["class"])
+def write_field(name: str, file: BinaryIO, rows: OutputRows) -> None:
+    """Write a field as an array of NumPy, [n, ...]."""
+    np.save(file, rows.fields[name])
 
 
-# files of a part by format, with {} for the name of the values
+# files of a part by format
 FORMATS: dict[str, dict[str, Write]] = {
     "parquet": {".parquet": write_parquet},
     "csv": {".csv": write_csv},
-    "npy": {".id.npy": write_ids, ".class.npy": write_classes, ".{}.npy": write_values},
+    "npy": {".id.npy": write_ids},
 }
 
 
 def files_of(form: str, rows: OutputRows) -> dict[str, Write]:
     """The files of a part: what writes each, by the ending of its name."""
-    files = FORMATS[form].items()
-    return {
-        ending.format(rows.name): write
-        for ending, write in files
-        if write is not write_classes or rows.classes is not None
-    }
+    fields = rows.fields if form == "npy" else ()
+    return FORMATS[form] | {f".{name}.npy": partial(write_field, name) for name in fields}
 
 
 def check_format(name: str) -> None:

@@ -2,30 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from graphtheta.base.wording import did_you_mean
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Model
-from graphtheta.errors import DataError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.inference.outputs.formats import OutputRows
-from graphtheta.tasks.evaluation.evaluate import Evaluator, RowEvaluator
+from graphtheta.tasks.evaluation.evaluate import SPLITS, Evaluator, RowEvaluator
 from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
+
+# columns of predictions, and what they hold
+COLUMNS = {
+    "id": "original ids, which are always written",
+    "class": "the predicted class, by its name",
+    "confidence": "the score of the predicted class",
+    "scores": "the score of each class or label, or the predicted values",
+    "label": "the true class, labels or values",
+    "split": "train, val or test",
+}
+TARGETS, ALL = NODES = "targets", "all"
+DEFAULT_COLUMNS = ("class", "scores")
+
+
+class Choice(NamedTuple):
+    """Which predictions users receive, and what of each.
+
+    Attributes:
+        every: Whether nodes of all types have rows, and nodes inside whole graphs; otherwise those
+            that have targets.
+        columns: Names in ``COLUMNS``; None for the scores, and the classes if rows have one.
+        own: Whether ids of nodes of one type are those that its table has.
+    """
+
+    every: bool = False
+    columns: tuple[str, ...] | None = None
+    own: bool = True
+
+
+USUAL = Choice()
+
+
+def choice_of(nodes: str, columns: str | Iterable[str] | None) -> Choice:
+    """The choice that is given by words.
+
+    Args:
+        nodes: A name in ``NODES``.
+        columns: As of ``chosen_columns``; None for those that are usual.
+
+    Raises:
+        ConfigError: There is no such name.
+    """
+    if nodes not in NODES:
+        raise ConfigError(
+            f"nodes={nodes!r}: choose from {', '.join(NODES)}; ids and masks are arguments of"
+            " predict"
+        )
+    return Choice(nodes == ALL, None if columns is None else chosen_columns(columns))
+
+
+def chosen_columns(text: str | Iterable[str]) -> tuple[str, ...]:
+    """Columns that are given by name.
+
+    Args:
+        text: The names, or a text with commas between them.
+
+    Raises:
+        ConfigError: A name is unknown or given twice, or nothing but the ids is asked for.
+    """
+    listed = text.split(",") if isinstance(text, str) else text
+    names = tuple(str(name).strip() for name in listed)
+    choices = ", ".join(COLUMNS)
+    for i, name in enumerate(names):
+        if name not in COLUMNS:
+            raise ConfigError(
+                f"columns: unknown column {name!r}{did_you_mean(name, COLUMNS)}; choose from"
+                f" {choices}"
+            )
+        if name in names[:i]:
+            raise ConfigError(f"columns: {name} is given twice; drop one")
+    if set(names) <= {"id"}:
+        raise ConfigError(f"columns: nothing is written beside the ids; choose from {choices}")
+    return tuple(name for name in names if name != "id")
 
 
 def predictions(
-    model: Model, evaluator: Evaluator, kind: TaskKind, info: GraphInfo, whole: bool
+    model: Model,
+    evaluator: Evaluator,
+    kind: TaskKind,
+    info: GraphInfo,
+    whole: bool,
+    choice: Choice = USUAL,
 ) -> OutputRows | None:
     """Predictions, in the order of the numbers of the nodes, edges or links.
 
     Args:
         model, evaluator, kind, info: Of a run.
         whole: Those of all workers on rank 0, and None elsewhere; otherwise those of each worker.
+        choice: Which of them, and what of each.
+
+    Raises:
+        ConfigError: The task has no such column, or no nodes to choose; on all ranks together.
 
     Collective: all ranks of the evaluator's job_comm.
     """
-    return named_rows(*evaluator.outputs(model), evaluator, kind, info, whole)
+    _check_choice(choice, evaluator, kind)
+    rows, out = evaluator.outputs(model)
+    return named_rows(
+        rows=rows,
+        out=out,
+        evaluator=evaluator,
+        kind=kind,
+        info=info,
+        whole=whole,
+        choice=choice,
+    )
 
 
 def named_rows(
@@ -35,6 +129,7 @@ def named_rows(
     kind: TaskKind,
     info: GraphInfo,
     whole: bool,
+    choice: Choice = USUAL,
 ) -> OutputRows | None:
     """Predictions by original id, in the order of the numbers of the nodes, edges or links.
 
@@ -42,32 +137,88 @@ def named_rows(
         rows: Numbers of some rows of this worker, [n] int64.
         out: Their outputs, [n, ...]; of all its rows if thresholds are chosen on the validation
             set.
-        evaluator, kind, info, whole: As of ``predictions``.
+        evaluator, kind, info, whole, choice: As of ``predictions``.
 
     Collective: all ranks of the evaluator's job_comm.
     """
     check_finite(evaluator.job_comm, rows, out, "prediction")
+    columns = DEFAULT_COLUMNS if choice.columns is None else choice.columns
+    here = {"row": rows, "scores": kind.presented(out)}
     codes = _codes(evaluator, out)
-    columns = [rows, out, *([] if codes is None else [codes])]
-    shown = kind.reported(info, rows)
-    ordered = in_order(
-        evaluator.job_comm, columns if shown.all() else [x[shown] for x in columns], whole
-    )
+    if codes is not None:
+        here["class"] = codes
+    if isinstance(evaluator, RowEvaluator) and {"label", "split"} & set(columns):
+        here["label"], here["split"] = evaluator.truth(rows)
+    shown = np.ones(len(rows), bool) if choice.every else kind.reported(info, rows)
+    arrays = [*here.values()] if shown.all() else [x[shown] for x in here.values()]
+    ordered = in_order(evaluator.job_comm, arrays, whole)
     if ordered is None:
         return None
-    rows = ordered[0]
-    out = ordered[1]
-    codes = None if codes is None else ordered[2]
-    ids, out = kind.named(info, rows, out)
-    names = np.array(kind.class_names)
-    classes = codes if codes is None or not len(names) else names[codes]
-    return OutputRows(
-        "prediction",
-        ids,
-        out,
-        classes,
-        tuple(names.tolist()) if out.shape[1:] == names.shape else (),
+    of = dict(zip(here, ordered, strict=True))
+    ids, values = (
+        (info.ids(of["row"]), of["scores"])
+        if choice.every
+        else kind.named(info, of["row"], of["scores"])
     )
+    # added self loops, which come last, have no ids
+    of = {name: x[: len(ids)] for name, x in of.items()}
+    others = _others(of, columns, kind)
+    names = np.array(kind.class_names)
+    return OutputRows(
+        name="probability" if kind.of_probabilities else "prediction",
+        ids=kind.own_ids(ids) if choice.own and not choice.every else ids,
+        values=values,
+        classes=_named(of["class"], names) if "class" in of else None,
+        columns=tuple(names.tolist()) if values.shape[1:] == names.shape else (),
+        others=others,
+        written=tuple("values" if name == "scores" else name for name in columns),
+    )
+
+
+def _others(
+    of: dict[str, np.ndarray], columns: tuple[str, ...], kind: TaskKind
+) -> dict[str, np.ndarray]:
+    """The columns besides classes and scores that are asked for, by name.
+
+    Args:
+        of: What is known of the rows, by name, [n, ...] each.
+        columns: Names in ``COLUMNS``.
+        kind: Of the task.
+    """
+    others = {}
+    if "confidence" in columns:
+        others["confidence"] = of["scores"][np.arange(len(of["class"])), of["class"]]
+    if "label" in columns:
+        label = of["label"]
+        one = kind.labels == "classes"
+        others["label"] = (
+            _named(label, np.array(kind.class_names)) if one else label.reshape(of["scores"].shape)
+        )
+    if "split" in columns:
+        others["split"] = np.array([*SPLITS, ""])[of["split"]]
+    return others
+
+
+def _named(codes: np.ndarray, names: np.ndarray) -> np.ndarray:
+    """Names of classes, [n], "" for -1; the codes if they have no names."""
+    return np.append(names, "")[codes] if len(names) else codes
+
+
+def _check_choice(choice: Choice, evaluator: Evaluator, kind: TaskKind) -> None:
+    if choice.every and kind.of_pairs:
+        raise ConfigError(
+            f"nodes=all: predictions of task={kind.name} are those of pairs of nodes; drop --nodes"
+        )
+    labelled = isinstance(evaluator, RowEvaluator)
+    one = labelled and kind.labels == "classes"
+    absent = {"class": not one, "confidence": not one, "label": not labelled, "split": not labelled}
+    for name in choice.columns or ():
+        if absent.get(name):
+            raise ConfigError(
+                f"columns: predictions of task={kind.name} have no {name}"
+                f" ({COLUMNS[name]}); choose from"
+                f" {', '.join(x for x in COLUMNS if not absent.get(x))}"
+            )
 
 
 def embedding_rows(

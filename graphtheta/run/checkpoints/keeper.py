@@ -41,6 +41,7 @@ FREE = (
     "log_level",
     "trace",
     "save_predictions",
+    "scores",
     "inference_memory",
     "data_dir",
     "partitioner",

@@ -569,6 +569,10 @@ class OutputKeys(Options):
     """Write predictions for all nodes, with their original ids, to the output folder at the end of
     the run.
     """
+    scores: Literal["probabilities", "logits"] = "probabilities"
+    """What predictions are: probabilities of classes (softmax), and of labels, links and triples
+    (sigmoid), or logits, the outputs of the model. Predicted values are the same in both.
+    """
     trace: bool = False
     """Record a timeline of all workers in trace.json (stages, waiting, messages, work items), for
     ui.perfetto.dev or chrome://tracing.

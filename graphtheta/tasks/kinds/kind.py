@@ -17,6 +17,7 @@ from graphtheta.engine.view.hop import Layers
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.ops.functions.losses.weighting import Weighting
+from graphtheta.ops.functions.metrics.curves import class_probabilities, label_probabilities
 from graphtheta.tasks.evaluation.evaluate import Evaluator
 from graphtheta.tasks.kinds.pair_counts import PairCounts
 
@@ -71,6 +72,8 @@ class TaskKind(ABC):
         labels: Kind of the labels: "classes", "labels" or "values"; set by ``take``.
         width: Number of outputs per row, 0 for a scalar without an axis of its own; set by
             ``take``.
+        target_types: Codes of the types of nodes that have labels; empty if all nodes may have
+            some. Set by ``evaluator``.
         class_names: Names of the classes or labels; empty if the graph has none.
         trains: Whether the job trains. If it only applies a trained model, the graph needs no
             training rows, and labels may be unknown: -1, or NaN.
@@ -84,6 +87,7 @@ class TaskKind(ABC):
     labels: str
     width: int
     class_names: tuple[str, ...] = ()
+    target_types: tuple[int, ...] = ()
     trains = True
 
     def __init__(self, job: Any):
@@ -184,9 +188,29 @@ class TaskKind(ABC):
             [m] or [m, k] ids, and [m, ...] predictions.
         """
 
+    def own_ids(self, ids: np.ndarray) -> np.ndarray:
+        """Original ids of predictions as the tables of the user have them; the same by default."""
+        return ids
+
     def reported(self, info: GraphInfo, rows: np.ndarray) -> np.ndarray:
         """Which rows of the evaluator users receive, [n] bool; all by default."""
         return np.ones(len(rows), bool)
+
+    def presented(self, out: np.ndarray) -> np.ndarray:
+        """Outputs as ``scores`` of the job asks for them, of the shape and type of ``out``.
+
+        Args:
+            out: Outputs of the model, [n, ...], classes along the last axis.
+        """
+        if not self.of_probabilities:
+            return out
+        of_rows = class_probabilities if self.labels == "classes" else label_probabilities
+        return of_rows(out).astype(out.dtype)
+
+    @property
+    def of_probabilities(self) -> bool:
+        """Whether predictions are probabilities; otherwise they are what the model returns."""
+        return self.job.scores == "probabilities" and self.labels in ("classes", "labels")
 
     def check_output(self, model: Model, probe: Probe) -> None:
         """Check that the model's outputs fit the labels.

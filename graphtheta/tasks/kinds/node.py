@@ -9,6 +9,7 @@ from graphtheta.engine.strategy.task import NodeTask, Task, label_kind
 from graphtheta.engine.view.hop import Layers
 from graphtheta.errors import DataError
 from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.data.typed import TYPE
 from graphtheta.ops.functions.losses.weighting import Weighting
 from graphtheta.tasks.evaluation.evaluate import Evaluator, NodeEvaluator
 from graphtheta.tasks.evaluation.threshold import Threshold
@@ -38,6 +39,9 @@ class NodeKind(TaskKind):
     label_kinds = ("classes", "labels", "values", "binary")
     _threshold: Threshold | None
     _positive: int | None
+    _type_names: tuple[str, ...]
+    _masters: np.ndarray
+    _type_of: np.ndarray | None
 
     @classmethod
     def fits(cls, graph: Graph) -> bool:
@@ -57,6 +61,7 @@ class NodeKind(TaskKind):
         self._threshold = threshold_of(self.job.threshold, self.labels, self.width)
         check_weights(self.job, self.labels, self.width, graph.node_columns)
         self.class_names = graph.class_names
+        self._type_names = graph.node_types
         self._positive = positive_of(self.job.positive, self.labels, self.class_names, self.width)
         return graph
 
@@ -79,6 +84,7 @@ class NodeKind(TaskKind):
         positive = self._positive
         if positive is None:
             positive = self._rarer(partition, task)
+        self._find_target_types(partition)
         sampler = timed_sampler(self.job)
         if sampler is None:
             return NodeEvaluator(
@@ -96,6 +102,22 @@ class NodeKind(TaskKind):
             sampler=sampler,
             positive=positive,
         )
+
+    def _find_target_types(self, partition: Partition) -> None:
+        """Note which types of nodes have labels.
+
+        Collective: all ranks of the partition.
+        """
+        self._masters = partition.masters
+        self._type_of = partition.node.read(TYPE) if TYPE in partition.node else None
+        if self._type_of is None:
+            return
+        y = partition.node.read("y")
+        labelled = y >= 0 if self.labels == "classes" else ~np.isnan(y).reshape(len(y), -1).all(1)
+        most = int(partition.job_comm.all_max(np.array(self._type_of.max(initial=0))))
+        here = np.bincount(self._type_of[labelled], minlength=most + 1)
+        counts = partition.job_comm.all_sum(here)
+        self.target_types = tuple(np.flatnonzero(counts).tolist())
 
     def _rarer(self, partition: Partition, task: Task) -> int:
         assert isinstance(task, NodeTask)
@@ -118,8 +140,19 @@ class NodeKind(TaskKind):
         )
 
     def reported(self, info: GraphInfo, rows: np.ndarray) -> np.ndarray:
-        """All nodes; of whole graphs their readout nodes."""
-        return np.ones(len(rows), bool) if info.whole is None else np.isin(rows, info.whole[0])
+        """Nodes of the types that have labels; of whole graphs their readout nodes."""
+        if info.whole is not None:
+            return np.isin(rows, info.whole[0])
+        if self._type_of is None or not self.target_types:
+            return super().reported(info, rows)
+        return np.isin(rows, self._masters[np.isin(self._type_of, self.target_types)])
+
+    def own_ids(self, ids: np.ndarray) -> np.ndarray:
+        """Ids without the name of their type, if all are those of one type."""
+        if ids.dtype.kind != "U" or len(self.target_types) != 1 or not self._type_names:
+            return ids
+        prefix = f"{self._type_names[self.target_types[0]]}:"
+        return np.array([text.removeprefix(prefix) for text in ids.tolist()], np.str_)
 
     def named(
         self, info: GraphInfo, rows: np.ndarray, out: np.ndarray

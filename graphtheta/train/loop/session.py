@@ -267,6 +267,7 @@ class Session(ModelOnGraph):
             weight_mean=weights.mean,
             thresholds=None if thresholds is None else thresholds.tolist(),
             positive=setup.evaluator.positive,
+            target_types=setup.kind.target_types,
             epoch=self.epoch,
             prepared=setup.prepared,
         )
