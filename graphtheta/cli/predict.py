@@ -8,6 +8,7 @@ from typing import Any
 
 from graphtheta.base.console import say
 from graphtheta.cli.command import add_trust, on_all_ranks, opened
+from graphtheta.cli.links import add_links, check_links, link_rows
 from graphtheta.cli.top import add_flags, check_flags, top_rows
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError
@@ -95,6 +96,7 @@ def parser_of_predict() -> Parser:
         help="with --since, only the nodes that the earlier graph did not have",
     )
     add_flags(parser)
+    add_links(parser)
     add_trust(parser)
     parser.add_job_keys(short=False)
     return parser
@@ -111,6 +113,7 @@ def predict(argv: list[str]) -> int:
     """
     options, keys = parser_of_predict().read(argv)
     check_flags(options)
+    check_links(options)
     check_predicted(options)
     job = job_of(options.run, keys, options.trust)
     name = "score" if options.top else "embedding" if options.embed else "prediction"
@@ -146,10 +149,12 @@ def check_predicted(options: SimpleNamespace) -> None:
         ConfigError: They are, or there is no such column.
     """
     given = {"--nodes": options.nodes != TARGETS, "--columns": options.columns is not None}
-    others = {"--top": options.top, "--embed": options.embed}
+    others = {"--top": options.top, "--embed": options.embed, "--links": options.links}
     for flag in (name for name, is_given in given.items() if is_given):
         for other in (name for name, is_given in others.items() if is_given):
-            raise ConfigError(f"{flag} is about predictions, and {other} writes others; drop one")
+            raise ConfigError(
+                f"{flag} chooses from all predictions, and {other} writes something else; drop one"
+            )
     choice_of(options.nodes, options.columns)
 
 
@@ -161,6 +166,8 @@ def computed(model: Any, options: SimpleNamespace, whole: bool) -> OutputRows | 
     """
     if options.top:
         return top_rows(model, options, whole)
+    if options.links:
+        return link_rows(model, options.links, whole)
     chosen = {"nodes": options.nodes, "columns": options.columns}
     if not options.since and not options.keep_layers:
         return model.embeddings(whole) if options.embed else model.predictions(whole, **chosen)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -36,7 +36,7 @@ class Listed(NamedTuple):
 
     Attributes:
         path: The file.
-        columns: Texts by field; no row twice.
+        columns: Texts by field.
         lines: The number of each row in the file, from 1.
     """
 
@@ -146,7 +146,7 @@ def top_rows(model: Any, options: SimpleNamespace, whole: bool) -> OutputRows | 
     where = dict[str, Callable[[int], str]]()
     asked = Asked(k=options.top, side=side, keep_known=options.keep_known)
     if options.of:
-        listed = on_rank_0(comm, options.of, isinstance(kind, TripleKind))
+        listed = on_rank_0(comm, options.of, SIDE_OF if isinstance(kind, TripleKind) else ())
         titles = tuple(listed.columns)
         relation = listed.columns.get("relation")
         side = SIDE_OF.get(titles, side)
@@ -162,26 +162,32 @@ def top_rows(model: Any, options: SimpleNamespace, whole: bool) -> OutputRows | 
             "relation": partial(listed.where, "relation"),
         }
     if options.among:
-        among = on_rank_0(comm, options.among, False)
+        among = on_rank_0(comm, options.among, ())
         asked = asked._replace(candidates=among.ids("id", info))
         where["candidates"] = partial(among.where, "id")
     best = model.answers(asked._replace(where=lambda name, i: where[name](i)), whole)
     return None if best is None else best.rows(kind, info)
 
 
-def on_rank_0(comm: Comm, path: str, titled: bool) -> Listed:
+def on_rank_0(
+    comm: Comm, path: str, titles: Collection[tuple[str, ...]], distinct: bool = True
+) -> Listed:
     """The rows of a file that rank 0 reads, on all ranks; see ``read``.
 
     Collective: all ranks of comm.
     """
     with comm.agreed():
-        rows = tuple(read(path, titled)) if comm.rank == 0 else None
+        rows = tuple(read(path, titles, distinct)) if comm.rank == 0 else None
     return Listed(*comm.broadcast(rows))
 
 
-def read(path: str, titled: bool) -> Listed:
-    """The different rows of a file: with titles those of ``SIDE_OF`` as CSV, otherwise an id a
-    line.
+def read(path: str, titles: Collection[tuple[str, ...]], distinct: bool = True) -> Listed:
+    """The rows of a file.
+
+    Args:
+        path: The file.
+        titles: The titles of a CSV file, one of these; none for an id a line.
+        distinct: Leave out rows that are there before.
 
     Raises:
         DataError: A row has another number of fields, or an empty one.
@@ -189,23 +195,22 @@ def read(path: str, titled: bool) -> Listed:
     """
     try:
         text = StringIO(Path(path).read_text(encoding="utf-8-sig"))
-        rows = csv.reader(text) if titled else ([line.rstrip("\n")] for line in text)
+        rows = csv.reader(text) if titles else ([line.rstrip("\n")] for line in text)
         numbered = list(enumerate(rows, 1))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FormatError(
             f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}; give a text file"
             " in UTF-8"
         ) from None
-    titles = " or ".join(map(",".join, SIDE_OF))
+    choices = " or ".join(map(",".join, titles))
     if not numbered:
         raise FormatError(
             f"{path}: the file is empty; expected"
-            f" {f'the titles {titles}' if titled else 'an id a line'}"
+            f" {f'the titles {choices}' if titles else 'an id a line'}"
         )
-    names = tuple(numbered.pop(0)[1]) if titled else ("id",)
-    if titled and names not in SIDE_OF:
-        raise FormatError(f"{path}, line 1: the titles are {','.join(names)}; expected {titles}")
-    first = dict[tuple[str, ...], int]()
+    names = tuple(numbered.pop(0)[1]) if titles else ("id",)
+    if titles and names not in titles:
+        raise FormatError(f"{path}, line 1: the titles are {','.join(names)}; expected {choices}")
     for line, row in numbered:
         if len(row) != len(names):
             raise DataError(f"{path}, line {line}: {len(row)} fields, expected {','.join(names)}")
@@ -213,9 +218,11 @@ def read(path: str, titled: bool) -> Listed:
             raise DataError(
                 f"{path}, line {line}, field '{names[row.index('')]}': there is no value"
             )
-        first.setdefault(tuple(row), line)
+    if distinct:
+        first = {tuple(row): line for line, row in reversed(numbered)}
+        numbered = sorted((line, list(row)) for row, line in first.items())
     return Listed(
         path,
-        {name: [row[i] for row in first] for i, name in enumerate(names)},
-        list(first.values()),
+        {name: [row[i] for _, row in numbered] for i, name in enumerate(names)},
+        [line for line, _ in numbered],
     )

@@ -18,6 +18,7 @@ from graphtheta.errors import ConfigError, DataError
 from graphtheta.inference.forward.assembly import Measured
 from graphtheta.inference.forward.block_graph import LayerOutput, shapes
 from graphtheta.inference.forward.embedding import embedded, of_nodes, superstep_of
+from graphtheta.inference.forward.given import Given, given_scores
 from graphtheta.inference.forward.reads import columns_read
 from graphtheta.inference.forward.some import predicted
 from graphtheta.inference.forward.top import Asked, Top, top
@@ -276,6 +277,37 @@ class ModelOnGraph:
             )
         )
         return None if best is None else (best.ids(self.setup.info), best.scores)
+
+    @checked
+    def predict_links(self, src: Any, dst: Any, relation: Any = None) -> np.ndarray | None:
+        """Predictions for links or triples, whether the graph has them or not.
+
+        Args:
+            src, dst: Original ids of the ends, [n] each, the same on all workers. If only nodes of
+                one type are such ends, its name before the id may be missing.
+            relation: Of triples: name or code of the relation, or one for each.
+
+        Returns:
+            Probabilities, or with ``scores="logits"`` of the job scores, [n], on rank 0, None
+            elsewhere.
+
+        Raises:
+            ConfigError: The task is not ``link`` or ``triple``, or there is no such node, relation
+                or pair of types; on all ranks together.
+
+        Collective: all ranks.
+        """
+        scores = self.link_scores(Given(src, dst, relation))
+        return None if scores is None else scores[1]
+
+    def link_scores(self, given: Given, whole: bool = True) -> tuple[np.ndarray, np.ndarray] | None:
+        """What ``predict_links`` returns, after the positions of the links; without ``whole`` those
+        of this worker.
+
+        Collective: all ranks.
+        """
+        with self.comm.ledger.stage("evaluate"), self.setup.scope():
+            return given_scores(self.setup, given, whole)
 
     def answers(self, asked: Asked, whole: bool = True) -> Top | None:
         """What ``top`` returns, by numbers of nodes; without ``whole`` that of this worker.

@@ -17,7 +17,6 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.table import Route
-from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.validation import Origin, as_array
 from graphtheta.inference.forward.embedding import asked_ids
@@ -227,17 +226,21 @@ def _check_types(
         )
 
 
-def _view(evaluator: LinkEvaluator) -> GraphView:
-    """The view of the whole graph, or with times what the latest held-out link sees."""
+def latest(evaluator: LinkEvaluator) -> Any:
+    """The time of the latest held-out link; None without times.
+
+    Raises:
+        ConfigError: No links are held out.
+    """
     if evaluator.past is None:
-        return evaluator.every()
+        return None
     times = np.concatenate(list(evaluator.times.values()))
     if not len(times):
         raise ConfigError(
-            "top sees what the latest held-out link does, but no links are held out; give masks"
-            " edge_val or edge_test"
+            "links are scored by what the latest held-out link sees, but none are held out; give"
+            " masks edge_val or edge_test"
         )
-    return evaluator.every(times.max())
+    return times.max()
 
 
 def _outside(
@@ -295,7 +298,13 @@ def _best(
         )
         blocks.append(merged(nodes, best, k))
 
-    score_blocks(evaluator=evaluator, view=_view(evaluator), model=model, ranked=ranked, take=take)
+    score_blocks(
+        evaluator=evaluator,
+        view=evaluator.every(latest(evaluator)),
+        model=model,
+        ranked=ranked,
+        take=take,
+    )
     if comm.all_max(np.array(broken)):
         raise DataError(
             "scores are not numbers (NaN), so none is highest; check the features, and the weights"

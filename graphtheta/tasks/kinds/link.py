@@ -68,6 +68,7 @@ class LinkKind(TaskKind):
     _known: np.ndarray
     _relation: int | None
     _types: tuple[int, ...]
+    _type_names: tuple[str, ...]
     _leads: np.ndarray
     _n_nodes: int
     _test: np.ndarray
@@ -85,6 +86,7 @@ class LinkKind(TaskKind):
         )
         check_weights(self.job, self.labels, self.width, graph.edge_columns)
         self._graph = graph
+        self._type_names = graph.node_types
         self._part_of = link_parts(graph, seed=self.job.seed, relation=self._relation)
         self._types = (
             first_of_types(graph.node_columns[TYPE], graph.n_types, graph.name)
@@ -280,6 +282,45 @@ class LinkKind(TaskKind):
         if not keep_known:
             keys = np.union1d(keys, self._known[np.isin(self._known // n, nodes)])
         return np.searchsorted(nodes, keys // n), keys % n
+
+    def full_ids(self, info: GraphInfo, ids: Any, side: int) -> Any:
+        """Original ids of ends of links, with the name of their type if it is missing and only
+        nodes of one type are such ends.
+
+        Args:
+            info: Original ids of the whole graph.
+            ids: Those of the ends, [n].
+            side: ``TAIL`` for sources, ``HEAD`` for the other ends.
+        """
+        types = np.flatnonzero(self.leads(side).any(axis=1))
+        texts = np.asarray(ids)
+        if (
+            len(types) != 1
+            or len(self._type_names) < 2
+            or texts.dtype.kind not in "iuU"
+            or info.ids(np.zeros(0, np.int64)).dtype.kind != "U"
+        ):
+            return ids
+        name = self._type_names[types[0]]
+        return np.array(
+            [
+                text if text.partition(":")[0] in self._type_names else f"{name}:{text}"
+                for text in map(str, texts.tolist())
+            ],
+            np.str_,
+        )
+
+    def pairs_of(
+        self, src: np.ndarray, dst: np.ndarray, queries: np.ndarray
+    ) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, np.ndarray]]:
+        """The ends of the pairs that a decoder scores for links, and its columns; each link once,
+        or all of them as often as a triple is asked about.
+
+        Args:
+            src, dst: Numbers of the ends of links, [n] int64 each.
+            queries: What ``queries`` returns for their sources, [n] int64.
+        """
+        return (src, dst), {}
 
     def ids_of(self, info: GraphInfo, queries: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         """Original ids of the ends of links, [n, 2]: the answers ``nodes`` to queries."""

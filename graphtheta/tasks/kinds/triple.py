@@ -89,6 +89,7 @@ class TripleKind(LinkKind):
         _, first, group = np.unique(key, return_index=True, return_inverse=True)
         self._in_several = int(np.count_nonzero(parts[order[first]][group] != parts[order]))
         chosen = np.sort(order[first])
+        self._type_names = ()
         self._graph = graph = keep_edges(graph, chosen)
         self._parts = parts[chosen]
         self._cutoffs = self._times(graph)
@@ -289,6 +290,13 @@ class TripleKind(LinkKind):
             relations = relations + len(self.relations)
             side = TAIL
         return (2 * relations + side) * np.int64(self._n_nodes) + nodes
+
+    def pairs_of(
+        self, src: np.ndarray, dst: np.ndarray, queries: np.ndarray
+    ) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, np.ndarray]]:
+        triples = self._asked(Triples(src, relation_of(queries, self._n_nodes), dst))
+        relation = triples.relation.astype(np.int32)
+        return (triples.head, triples.tail), {RELATION: relation}
 
     def held_queries(self, held: Any, side: int) -> np.ndarray:
         queries = held.triples.queries(self._n_nodes).ravel()
