@@ -42,14 +42,16 @@ def update(
     trainer.on(old).keep_layers(folder)
     inference = trainer.on(new)
     grown = inference.since(folder, **chosen)
-    whole = inference.predict()
+    # ids of whole graphs are not those of their nodes
+    every = None if "readout" in new.node_columns else "all"
+    whole = inference.predict(every)
     vectors = inference.embed()
-    pairs = [(whole, grown.predict())]
+    pairs = [(whole, grown.predict(every))]
     work = grown.work
     pairs += [
         (vectors, grown.embed()),
         (inference.embed(layer=0), grown.embed(layer=0)),
-        (whole, grown.predict(appended=True)),
+        (whole, grown.predict(every, appended=True)),
         (vectors, grown.embed(appended=True)),
     ]
     if nodes is not None:

@@ -45,10 +45,10 @@ def test_every_format_has_the_class_of_each_row(size: int, tmp_path: Path) -> No
         part = f"part-{rank:05}-of-{size:05}"
         with (tmp_path / "csv" / f"{part}.csv").open(newline="", encoding="utf-8") as file:
             head, *lines = csv.reader(file)
-        assert head == ["id", "class", *(f"prediction_{name}" for name in NAMES)]
+        assert head == ["id", "class", *(f"probability_{name}" for name in NAMES)]
         found["csv"] |= {line[0]: line[1] for line in lines}
         table = pq.read_table(tmp_path / "parquet" / f"{part}.parquet")
-        assert table.column_names == ["id", "class", "prediction"]
+        assert table.column_names == ["id", "class", "probability"]
         found["parquet"] |= dict(
             zip(table["id"].to_pylist(), table["class"].to_pylist(), strict=True)
         )
@@ -137,7 +137,7 @@ def test_from_texts_in_a_table_to_names_in_every_output(
     assert main(["predict", "run", "--to", "p.csv"]) == 0 and main(["predict", "run"]) == 0
     with open("p.csv", newline="") as file:
         head, *lines = csv.reader(file)
-    assert head == ["id", "class", *(f"prediction_{name}" for name in ("blue", "green", "red"))]
+    assert head == ["id", "class", *(f"probability_{name}" for name in ("blue", "green", "red"))]
     with np.load("run/predictions.npz") as saved:
         assert saved["class"].tolist() == [line[1] for line in lines] and saved[
             "columns"

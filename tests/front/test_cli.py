@@ -173,10 +173,12 @@ def test_train_evaluate_predict(here: Path, capsys: pytest.CaptureFixture[str]) 
     csv = np.loadtxt("p.csv", delimiter=",", skiprows=1)
     with np.load("run/predictions.npz") as saved:
         np.testing.assert_array_equal(saved["id"], csv[:, 0])
-        np.testing.assert_allclose(saved["prediction"], csv[:, 2:], rtol=1e-5)
+        np.testing.assert_allclose(saved["probability"], csv[:, 2:], rtol=1e-5)
         np.testing.assert_array_equal(saved["class"], csv[:, 1])
     assert (
-        (here / "p.csv").read_text().startswith("id,class,prediction_0,prediction_1,prediction_2\n")
+        (here / "p.csv")
+        .read_text()
+        .startswith("id,class,probability_0,probability_1,probability_2\n")
     )
 
 

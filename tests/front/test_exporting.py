@@ -15,6 +15,7 @@ import graphtheta as gt
 from graphtheta.errors import ConfigError
 
 KEYS: dict[str, Any] = {
+    "scores": "logits",
     "epochs": 3,
     "hidden": 6,
     "backend": "reference",

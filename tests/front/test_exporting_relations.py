@@ -79,6 +79,7 @@ N, D, R, T = GRAPH.n_nodes, 8, len(COUNTS), len(SIZES)
 DENSE = GRAPH.x.toarray()
 
 KEYS: dict[str, Any] = {
+    "scores": "logits",
     "epochs": 3,
     "hidden": 6,
     "backend": "reference",
@@ -167,7 +168,7 @@ def trained(name: str, graph: gt.Graph = GRAPH, **keys: Any) -> tuple[Any, np.nd
     """A network and its predictions."""
     trainer = gt.Trainer(name.split()[0], graph, **{**KEYS, **NETWORKS[name], **keys})
     trainer.fit()
-    found = trainer.predict()
+    found = trainer.predict("all")
     assert found is not None
     return trainer.model, found[1]
 
@@ -356,7 +357,7 @@ def test_learned_features_are_given_as_features() -> None:
     pytest.importorskip("torch_geometric")
     trainer = gt.Trainer("rgcn", GRAPH, **KEYS, embedding=4, embedding_types="venue,reader")
     trainer.fit()
-    found = trainer.predict()
+    found = trainer.predict("all")
     assert found is not None
     x, edges = tensors(
         torch, in_order(trainer.partition, trainer.partition.node.read("x")), GRAPH.edge_index

@@ -21,6 +21,7 @@ from graphtheta.models.readouts import Readout, Set2Set
 
 RNG = np.random.default_rng(0)
 KEYS: dict[str, Any] = {
+    "scores": "logits",
     "epochs": 2,
     "hidden": 6,
     "backend": "reference",

@@ -468,8 +468,8 @@ def test_commands(
     assert predict(["run", "--keep-layers", "kept", "--to", "old.out.npz"]) == 0
     assert predict(["run", "--to", "again.out.npz"]) == 0
     np.testing.assert_allclose(
-        np.load("old.out.npz")["prediction"],
-        np.load("again.out.npz")["prediction"],
+        np.load("old.out.npz")["probability"],
+        np.load("again.out.npz")["probability"],
         rtol=1e-9,
         atol=1e-9,
     )
@@ -492,8 +492,8 @@ def test_commands(
         == 0
     )
     assert "4 appended and 2 changed nodes: computed" in capsys.readouterr().out
-    whole = np.load("whole.npz")["prediction"]
-    np.testing.assert_allclose(np.load("update.npz")["prediction"], whole, rtol=1e-9, atol=1e-9)
+    whole = np.load("whole.npz")["probability"]
+    np.testing.assert_allclose(np.load("update.npz")["probability"], whole, rtol=1e-9, atol=1e-9)
     words = ["run", "--dataset", "new.npz", "--since", "later", "--compare", "degrees"]
     assert predict([*words, "--embed", "--format", "npy", "--to", "vectors"]) == 0
     assert (
@@ -557,7 +557,7 @@ def test_commands_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert done.returncode == 0, done.stderr
     assert predict(["run", "--dataset", "new.npz", "--to", "one.npz"]) == 0
     np.testing.assert_allclose(
-        np.load("two.npz")["prediction"], np.load("one.npz")["prediction"], rtol=1e-9, atol=1e-9
+        np.load("two.npz")["probability"], np.load("one.npz")["probability"], rtol=1e-9, atol=1e-9
     )
 
 

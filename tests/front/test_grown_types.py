@@ -152,13 +152,15 @@ def test_nodes_keep_their_learned_features(learned, ids, tmp_path):
     trainer.fit()
     trainer.save(tmp_path / "weights.safetensors")
     grown = apart(30 + users, 30 + items, ids)
-    before = trainer.predict()[1]
+    before = trainer.predict("all")[1]
     on = trainer.on(grown)
     old = np.arange(grown.n_nodes) < 30
     old[30 + users : 60 + users] = True
-    np.testing.assert_allclose(on.predict()[1][old], before, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(on.predict("all")[1][old], before, rtol=1e-9, atol=1e-9)
     # on a third graph, from the values that the second one was given
-    np.testing.assert_allclose(on.on(apart(30, 30, ids)).predict()[1], before, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        on.on(apart(30, 30, ids)).predict("all")[1], before, rtol=1e-9, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,4 +203,4 @@ def test_other_ids_of_a_type_are_refused():
     with pytest.raises(DataError, match=r"has other nodes of the type 'user'"):
         trainer.on(graph.replace(node_ids=[f"x{i}" for i in range(60)]))
     named = [*graph.original_ids[:30], *(f"x{i}" for i in range(30))]
-    assert trainer.on(graph.replace(node_ids=named)).predict()[0].tolist()[30:] == named[30:]
+    assert trainer.on(graph.replace(node_ids=named)).predict("all")[0].tolist()[30:] == named[30:]

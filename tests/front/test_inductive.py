@@ -106,7 +106,7 @@ def outputs(
     trainer = gt.Trainer(model, graph, comm=comm, **{**usual, **keys})
     trainer.fit()
     found = [trainer, *map(trainer.on, others)]
-    both = [(one.predict(), one.embed()) for one in found]
+    both = [(one.predict("all"), one.embed()) for one in found]
     return [None if p is None or e is None else (*p, e[1]) for p, e in both]
 
 
@@ -464,7 +464,7 @@ def test_commands(
     assert given is not None
     for dataset in ("plain.npz", "plain.store", "labelled.npz"):
         np.testing.assert_allclose(
-            np.load(f"{dataset}.out.npz")["prediction"], given[1], rtol=1e-5, atol=1e-6
+            np.load(f"{dataset}.out.npz")["probability"], given[1], rtol=1e-5, atol=1e-6
         )
     assert (
         predict(["run", "--dataset", "plain.npz", "--embed", "--format", "csv", "--to", "vectors"])
@@ -510,7 +510,7 @@ def test_commands_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert done.returncode == 0, done.stderr
     assert predict([*other[1:], "one.npz"]) == 0
     np.testing.assert_allclose(
-        np.load("two.npz")["prediction"], np.load("one.npz")["prediction"], rtol=1e-5, atol=1e-6
+        np.load("two.npz")["probability"], np.load("one.npz")["probability"], rtol=1e-5, atol=1e-6
     )
 
 

@@ -88,7 +88,7 @@ def test_a_trained_network_without_edges_predicts_the_same(
     keys: dict[str, Any], tmp_path: Any
 ) -> None:
     graph = gt.load("sbm:n_nodes=60,n_edges=200")
-    trainer = gt.Trainer("mlp", graph, epochs=3, hidden=6, **keys)
+    trainer = gt.Trainer("mlp", graph, epochs=3, hidden=6, scores="logits", **keys)
     trainer.fit()
     predicted = trainer.predict()
     assert predicted is not None

@@ -35,7 +35,13 @@ NAMES = np.array(
     ]
 )
 GRAPH = graphs.random_graph(60, 260, node_ids=NAMES)
-KEYS = {"epochs": 0, "hidden": 5, "dtype": "float64", "backend": "reference"}
+KEYS = {
+    "epochs": 0,
+    "hidden": 5,
+    "dtype": "float64",
+    "backend": "reference",
+    "scores": "logits",
+}
 TASKS: dict[str, dict[str, Any]] = {
     "node": {},
     "link": {"task": "link", "eval_negatives": 3},
@@ -346,9 +352,9 @@ def test_through_the_commands(
     ) and "90 predictions in run/predictions" in done.stdout
     assert main(["predict", "run"]) == 0
     with np.load("run/predictions.npz") as saved:
-        found = read_rows(Path("run/predictions"), "prediction")
+        found = read_rows(Path("run/predictions"), "probability")
         np.testing.assert_allclose(
-            [found[str(i),] for i in saved["id"]], saved["prediction"], rtol=1e-4, atol=1e-6
+            [found[str(i),] for i in saved["id"]], saved["probability"], rtol=1e-4, atol=1e-6
         )
     assert main(["predict", "run", "--embed", "--format", "csv", "--to", "vectors"]) == 0
     assert main(["predict", "run", "--embed"]) == 0

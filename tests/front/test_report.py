@@ -141,6 +141,7 @@ def test_timeline_and_report_of_a_run(here: Path, ranks: int) -> None:
     ) == (ranks == 1)
     assert [attrs["aria-label"] for tag, attrs in page.seen if tag == "svg"] == [
         "loss and metrics by epoch",
+        *(f"precision by recall, {split}" for split in ("test", "train", "val")),
         "time of an epoch by rank and stage",
         "memory by rank",
     ]

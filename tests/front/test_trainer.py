@@ -180,10 +180,10 @@ def test_links_through_the_commands(
         result["metrics"]
     )
     head, *rows = [line.split(",") for line in Path("links.csv").read_text().splitlines()]
-    assert head == ["id_0", "id_1", "prediction"]
+    assert head == ["id_0", "id_1", "probability"]
     with np.load("run/predictions.npz") as saved:
         assert [row[:2] for row in rows] == saved["id"].tolist()
-        np.testing.assert_allclose([float(row[2]) for row in rows], saved["prediction"], rtol=1e-5)
+        np.testing.assert_allclose([float(row[2]) for row in rows], saved["probability"], rtol=1e-5)
         assert set(saved["id"].ravel()) <= set(fields["node_ids"])
 
 

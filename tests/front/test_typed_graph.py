@@ -227,5 +227,6 @@ def test_every_strategy_trains_on_types(keys):
     ).with_inverse_relations()
     trainer = gt.Trainer("rgcn", g, epochs=2, hidden=4, bases=2, backend="reference", **keys)
     assert 0 <= trainer.fit().metrics["val_accuracy"] <= 1
-    ids, out = trainer.predict()
+    assert trainer.predict()[0].tolist() == g.nodes_of("paper").tolist()
+    ids, out = trainer.predict("all")
     assert len(ids) == g.n_nodes and out[g.nodes_of("paper")].shape == (20, 3)

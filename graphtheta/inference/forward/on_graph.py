@@ -25,12 +25,12 @@ from graphtheta.inference.forward.top import Asked, Top, top
 from graphtheta.inference.outputs.formats import OutputRows
 from graphtheta.inference.outputs.parts import PartFolder
 from graphtheta.inference.outputs.predictions import (
-    ALL,
     TARGETS,
     Choice,
     check_finite,
     choice_of,
     embedding_rows,
+    is_all,
     predictions,
 )
 from graphtheta.tasks.evaluation.evaluate import SPLITS
@@ -149,7 +149,7 @@ class ModelOnGraph:
 
         Collective: all ranks.
         """
-        every = isinstance(nodes, str) and nodes == ALL
+        every = is_all(nodes)
         if nodes is not None and not every:
             with self.comm.ledger.stage("evaluate"), self.setup.scope():
                 some = predicted(self.model, self.setup.evaluator, self.setup.info, nodes)

@@ -46,6 +46,7 @@ from graphtheta.inference.outputs.predictions import (
     Choice,
     choice_of,
     embedding_rows,
+    is_all,
     named_rows,
 )
 from graphtheta.ops.rows.by_number import take_rows
@@ -194,15 +195,16 @@ class Grown:
 
         Args:
             nodes: Original ids, in the order of the result, or a mask of all nodes, the same on all
-                workers; None for all.
+                workers; "all" for all; None for those of the types that have labels.
             appended: Only the nodes that the earlier graph did not have.
 
         Raises:
             ConfigError: There is no such node; on all ranks together.
         """
-        nodes = self._asked(nodes, predicted=True)
+        every = is_all(nodes)
+        nodes = self._asked(None if every else nodes, predicted=True)
         # nodes that are asked for have rows whatever their type
-        every = nodes is not None and self._on.setup.info.whole is None
+        every = every or (nodes is not None and self._on.setup.info.whole is None)
         wanted = self._wanted(nodes, appended, predicted=True)
         rows = self._predictions(wanted, True, Choice(every, own=False))
         return self._in_order(rows, nodes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,11 @@ class Choice(NamedTuple):
 
 
 USUAL = Choice()
+
+
+def is_all(nodes: Any) -> bool:
+    """Whether an argument for nodes is the word for all of them."""
+    return isinstance(nodes, str) and nodes == ALL
 
 
 def choice_of(nodes: str, columns: str | Iterable[str] | None) -> Choice:
@@ -143,7 +148,7 @@ def named_rows(
     """
     check_finite(evaluator.job_comm, rows, out, "prediction")
     columns = DEFAULT_COLUMNS if choice.columns is None else choice.columns
-    here = {"row": rows, "scores": kind.presented(out)}
+    here = {"row": rows, "scores": out}
     codes = _codes(evaluator, out)
     if codes is not None:
         here["class"] = codes
@@ -155,17 +160,18 @@ def named_rows(
     if ordered is None:
         return None
     of = dict(zip(here, ordered, strict=True))
-    ids, values = (
-        (info.ids(of["row"]), of["scores"])
-        if choice.every
-        else kind.named(info, of["row"], of["scores"])
-    )
+    out = of["scores"]
+    ids, values = (info.ids(of["row"]), out) if choice.every else kind.named(info, of["row"], out)
+    of["scores"] = kind.presented(out)
+    # a kind of task may make something else of outputs
+    as_they_are = values is out
+    values = of["scores"] if as_they_are else values
     # added self loops, which come last, have no ids
     of = {name: x[: len(ids)] for name, x in of.items()}
     others = _others(of, columns, kind)
     names = np.array(kind.class_names)
     return OutputRows(
-        name="probability" if kind.of_probabilities else "prediction",
+        name="probability" if as_they_are and kind.of_probabilities else "prediction",
         ids=kind.own_ids(ids) if choice.own and not choice.every else ids,
         values=values,
         classes=_named(of["class"], names) if "class" in of else None,

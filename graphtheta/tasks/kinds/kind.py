@@ -23,6 +23,8 @@ from graphtheta.tasks.kinds.pair_counts import PairCounts
 
 # kinds of labels, for messages
 WORDS = {"classes": "classes", "labels": "labels", "values": "target values"}
+# rows whose probabilities are computed at a time
+PRESENTED = 1 << 14
 
 
 @dataclass
@@ -179,10 +181,12 @@ class TaskKind(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """The ids of predictions, and the predictions that users receive.
 
+        If ``out`` is returned as it is, users receive what ``presented`` makes of it.
+
         Args:
             info: Original ids of the whole graph.
             rows: Numbers of some rows of the evaluator, ascending, [n] int64.
-            out: Their predictions, [n, ...].
+            out: Their outputs, [n, ...].
 
         Returns:
             [m] or [m, k] ids, and [m, ...] predictions.
@@ -205,7 +209,11 @@ class TaskKind(ABC):
         if not self.of_probabilities:
             return out
         of_rows = class_probabilities if self.labels == "classes" else label_probabilities
-        return of_rows(out).astype(out.dtype)
+        shares = np.empty_like(out)
+        # in blocks, since probabilities are computed in float64
+        for a in range(0, len(out), PRESENTED):
+            shares[a : a + PRESENTED] = of_rows(out[a : a + PRESENTED])
+        return shares
 
     @property
     def of_probabilities(self) -> bool:
