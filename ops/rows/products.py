@@ -44,7 +44,7 @@ def is_tiled(rows: int, inner: int, columns: int, dtype: Any) -> bool:
     BLAS computes it otherwise, and everything on a processor without fused multiply-adds.
     """
     if (
-        np.dtype(dtype).char not in "fd"
+        np.dtype(dtype) not in (np.float32, np.float64)
         or rows * inner * columns < TILED_MULTIPLICATIONS
         or inner < TILED_INNER
         or columns < TILED_COLUMNS

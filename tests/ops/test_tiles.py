@@ -134,6 +134,11 @@ def test_what_is_no_number_stays_in_its_row_and_column() -> None:
     assert np.isfinite(found[:, :16]).all()
 
 
+def test_numbers_in_the_other_order_of_bytes_are_left_to_blas() -> None:
+    x = np.arange(600.0).reshape(30, 20).astype(np.dtype(np.float32).newbyteorder())
+    np.testing.assert_array_equal(products.product(x, x.T), x @ x.T)
+
+
 def computed(registers: str, dtype: str) -> list[np.ndarray]:
     """Products for which several panels, tiles and parts of tiles are needed."""
     rng = np.random.default_rng(9)
