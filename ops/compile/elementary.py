@@ -64,6 +64,11 @@ class Elementary:
     lazy: bool
     costly: bool
 
+    @property
+    def of_numbers(self) -> bool:
+        """Whether loops over single numbers have it."""
+        return self.loop is not None or self.lanes is not None
+
     def __call__(self, *args: Any) -> Any:
         return self.array(*args)
 

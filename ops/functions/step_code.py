@@ -40,6 +40,7 @@ from math import prod
 import numpy as np
 
 from ..autodiff.expr import Expr, ordered
+from ..compile.elementary import FUNCTIONS
 
 # operations that give their numbers other places
 REARRANGING = ("getitem", "reshape", "expand_last", "broadcast_to", "concat")
@@ -213,7 +214,7 @@ class StepWriter:
     def _elementwise(self, e: Expr, places: list[Place]) -> None:
         assert e.prim is not None
         form = e.prim.form(e.static)
-        if form is None:
+        if form is None or not all(FUNCTIONS[name].of_numbers for name in form.functions):
             raise Unwritten
         indices = [self._index(np.broadcast_to(p.at, e.dims), "j") for p in places]
         out = self._reserve(e)

@@ -322,6 +322,9 @@ class Number(V):
     def repeated(self, n: int) -> V:
         return self
 
+    def each(self, function: Callable[[Any], Any]) -> V:
+        return self.new(function(self.value))
+
 
 def lanewise(function: Callable[..., V]) -> Any:
     """A function of vectors as one that kernels may call, with numbers among its arguments."""

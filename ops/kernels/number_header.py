@@ -32,6 +32,7 @@ def names(dtype: str) -> dict[str, Any]:
         **functions,
         "np": np,
         "T": number,
+        "ONE": number(1),
         "GOLDEN": GOLDEN,
         "COLUMN": COLUMN,
         "kernel_form": kernel_form,

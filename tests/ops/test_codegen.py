@@ -260,8 +260,9 @@ def test_an_aggregator_derived_from_a_built_in_one_does_not_inherit_its_lowering
 
 def test_kernels_have_the_functions_that_scalar_forms_may_call():
     assert FUNCTIONS.keys() <= vector_header.names("float64").keys()
-    lazy = {name for name, function in FUNCTIONS.items() if function.lazy}
-    assert FUNCTIONS.keys() & number_header.names("float64").keys() == lazy
+    of_numbers = {name for name, function in FUNCTIONS.items() if function.of_numbers}
+    assert FUNCTIONS.keys() & number_header.names("float64").keys() == of_numbers
+    assert all(function.of_numbers for function in FUNCTIONS.values() if function.lazy)
 
 
 def test_the_example_in_the_docstring_of_the_generator_is_what_it_generates():

@@ -7,6 +7,7 @@ from __future__ import annotations
 import inspect
 
 import emulator
+import numba
 import numpy as np
 import pytest
 
@@ -14,8 +15,10 @@ from graphtheta.errors import MissingRuleError
 from graphtheta.inspect.checking.gradients import check_vjp
 from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Scalar, Tape, Var, defvjp, primitive
 from graphtheta.ops.compile.elementary import FUNCTIONS
+from graphtheta.ops.kernels import number_header
 
 VECTORS = [name for name, function in FUNCTIONS.items() if function.lanes is not None]
+NUMBERS = [name for name, function in FUNCTIONS.items() if function.of_numbers]
 OPERATIONS = [name for name, function in FUNCTIONS.items() if function.grads]
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -2.5, 0.75])
 
@@ -35,6 +38,26 @@ def test_the_forms_for_arrays_and_for_vectors_agree(name: str, dtype: type) -> N
     assert vectors.dtype == dtype and np.result_type(arrays, dtype) == dtype
     tolerance = 2e-6 if dtype is np.float32 else 1e-14
     np.testing.assert_allclose(arrays, vectors, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.fused
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_loops_over_numbers_have_the_functions_of_arrays(dtype: type) -> None:
+    header = number_header.names(np.dtype(dtype).name)
+    x = np.linspace(0.1, 2.0, 7).astype(dtype)
+    for name in NUMBERS:
+        n = len(inspect.signature(FUNCTIONS[name].array).parameters)
+        given = ", ".join(["x[i]"] * n)
+        scope = dict(header)
+        exec(
+            f"def kernel(x, y):\n    for i in range(len(x)):\n        y[i] = {name}({given})\n",
+            scope,
+        )
+        y = np.zeros_like(x)
+        numba.njit(scope["kernel"])(x, y)
+        tolerance = 2e-6 if dtype is np.float32 else 1e-14
+        expected = FUNCTIONS[name](*[x] * n)
+        np.testing.assert_allclose(y, expected, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -520,9 +520,11 @@ def scalar_scope(dtype: str) -> dict[str, Any]:
         **{
             name: function.loop(kind, np.exp, np.expm1) if function.loop else function.array
             for name, function in FUNCTIONS.items()
+            if function.of_numbers
         },
         "np": np,
         "T": kind,
+        "ONE": kind(1),
         "GOLDEN": GOLDEN,
         "COLUMN": COLUMN,
         "kernel_form": lambda f: f,
