@@ -19,6 +19,7 @@ pytestmark = pytest.mark.reference
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "docs" / "examples"
+# their time is that of evaluations, which is in proportion to the width
 LARGE = ("molecules", "recommend")
 # of the reduced WN18RR
 SENSES = 1000
@@ -74,6 +75,7 @@ def test_commands_run(page: str, run: Any, tmp_path: Path, monkeypatch: pytest.M
                 "1",
                 "--out",
                 "run",
+                *(["--hidden", "8"] if page in LARGE else []),
             ]
         )
         == 0
