@@ -154,7 +154,7 @@ def text() -> str:
         "",
         "## Where this library falls short",
         "",
-        *(wrapped(f"- {loss}").replace("\n", "\n  ") for loss in behind()),
+        *(wrapped(f"- {loss}", "  ") for loss in behind()),
         "",
         "## Overview",
         "",

@@ -173,16 +173,18 @@ def table(rows: Sequence[Row]) -> list[str]:
     return [_line(("figure", "where", "paper", "here")), "|---|---|---|---|", *map(_line, cells)]
 
 
-def wrapped(text: str) -> str:
-    """A paragraph in lines of at most ``WIDTH``; links are not broken."""
-    broken = []
-    line = ""
-    for word in text.split():
-        if line and len(line) + 1 + len(word) > WIDTH:
-            broken.append(line)
-            line = ""
-        line += f" {word}" if line else word
-    return "\n".join([*broken, line])
+def wrapped(text: str, indent: str = "") -> str:
+    """A paragraph in lines of at most ``WIDTH``, all but the first indented; links are not
+    broken.
+    """
+    first, *words = text.split()
+    lines = [first]
+    for word in words:
+        if len(lines[-1]) + 1 + len(word) > WIDTH:
+            lines.append(f"{indent}{word}")
+        else:
+            lines[-1] += f" {word}"
+    return "\n".join(lines)
 
 
 def _matching(name: str, keys: dict[str, object]) -> list[int]:
