@@ -400,8 +400,8 @@ def planetoid_files() -> dict[str, bytes]:
 
 def run_files() -> dict[str, bytes]:
     """What a run leaves."""
-    from graphtheta.inspect.reports.profile import Book, Profile
     from graphtheta.run.job.job import Job
+    from graphtheta.run.log.profile import Book, Profile
 
     rows = [
         {

@@ -5,7 +5,7 @@ together.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,11 +21,10 @@ from graphtheta.cli.warmup import jobs_of, warm_up
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.runtime.start import run_main, start
-from graphtheta.errors import ConfigError, DataError, DivergedError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.store.reader import check_store
 from graphtheta.inference.grown.trained import EARLIER_POSITIVE, Trained
-from graphtheta.inspect.reports.runlog import RunLog
 from graphtheta.ops.compile.cache import cache_folder
 from graphtheta.run.checkpoints.keeper import refuse_to_overwrite
 from graphtheta.run.checkpoints.lock import check_free
@@ -36,11 +35,13 @@ from graphtheta.run.dividing import choose_pair, divide
 from graphtheta.run.job.flag import Parser
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.run_files import RESULT_FILE
+from graphtheta.run.log.runlog import RunLog
 from graphtheta.run.memory.bound import MemoryBound
 from graphtheta.tasks.kinds.imbalance import RARER
 from graphtheta.tasks.triples.report import relation_report, report_text
-from graphtheta.train.loop.opened import job_of
+from graphtheta.train.loop.opened import check_own_dataset, job_of
 from graphtheta.train.loop.prepare import load_graph
+from graphtheta.train.loop.recorded import positive_entry, recorded
 
 
 def parser_of_train() -> Parser:
@@ -103,7 +104,7 @@ def train_all(job: Job, comm: Comm) -> None:
             "seeds": job.seeds,
             "metrics": values,
             "ranks": comm.size,
-            **as_entry(", ".join(positive)),
+            **positive_entry(", ".join(positive)),
             **job.evaluation_entry,
         }
         write_json(job.folder / RESULT_FILE, record, "the results")
@@ -135,31 +136,16 @@ def train_once(job: Job, comm: Comm) -> Result:
     """
     trainer = graphtheta.Trainer(job=job, comm=comm)
     say_on_first(comm, *_choices(trainer))
-    predicted = trainer.predicted_peak()
-    with RunLog(job, comm, trainer.setup.metric) as log:
-        try:
-            result: Result = trainer.fit(log)
-        except DivergedError as error:
-            if not error.best_epoch:
-                raise
-            trainer.save(job.folder / WEIGHTS)
-            best = (
-                f"{job.folder / WEIGHTS} holds the best model before, of epoch {error.best_epoch}"
-            )
-            raise DivergedError(f"{error}; {best}") from None
-        if not log.begun and comm.broadcast((job.folder / RESULT_FILE).is_file()):
+    with RunLog(job, comm, trainer.setup.metric, "lines") as log:
+        result, lines, is_new = recorded(trainer, log, lambda: trainer.fit(log))
+        if not is_new:
             say_on_first(
                 comm,
                 f"{job.folder} holds a finished run; nothing was changed. To train it further,"
                 " give more --epochs",
             )
             return result
-        log.write_profile(predicted, trainer.fallbacks)
         log.finish()
-    trainer.save(job.folder / WEIGHTS)
-    record, lines = _outcome(trainer, result)
-    if comm.rank == 0:
-        write_json(job.folder / RESULT_FILE, record, "the results")
     shown = {
         name: value
         for name, value in result.metrics.items()
@@ -192,49 +178,6 @@ def _choices(trainer: graphtheta.Trainer) -> list[str]:
             f" {halo_error(trainer):.1e}"
         )
     return lines
-
-
-def _outcome(trainer: graphtheta.Trainer, result: Result) -> tuple[dict[str, Any], list[str]]:
-    """The record of a result, and lines about how it was made.
-
-    Collective: all ranks of the trainer.
-    """
-    record: dict[str, Any] = {
-        "best_epoch": result.best_epoch,
-        "metrics": result.metrics,
-        "seconds": result.seconds,
-        "ranks": trainer.comm.size,
-        **as_entry(result.positive),
-        **trainer.job.evaluation_entry,
-    }
-    lines = []
-    modes = trainer.setup.modes
-    if modes is not None:
-        record["modes"] = {"independent": trainer.setup.independent, **asdict(modes)}
-    pipeline = trainer.pipeline
-    if pipeline is not None and pipeline.costs is not None:
-        record["pipeline"] = {
-            "views_in_flight": trainer.training.queue.in_flight,
-            "stage_threads": pipeline.stage_threads,
-            **asdict(pipeline.costs),
-        }
-        lines.append(pipeline.line)
-    macrobatches = trainer.macrobatches
-    if macrobatches is not None:
-        relay = macrobatches.counts.summed(trainer.comm)
-        record["macrobatch"] = {
-            "size": macrobatches.size,
-            "fetched": macrobatches.fetched,
-            **asdict(relay),
-        }
-        lines.append(f"macrobatches of {macrobatches.size}: {relay}")
-    classes = trainer.class_report()
-    if classes.splits:
-        record["classes"] = classes.model_dump()
-    older = trainer.training.versions.most_bytes
-    if older:
-        lines.append(f"older parameter versions used at most {amount(older)} of memory")
-    return record, lines
 
 
 def parser_of_evaluate() -> Parser:
@@ -521,8 +464,10 @@ def opened(
     """
     if "dataset" in keys or other:
         return graphtheta.open_run(options.run, comm=comm, trust=options.trust, **keys)
-    trainer = graphtheta.Trainer(job=job, comm=comm)
     weights = Path(options.run, WEIGHTS)
+    with comm.agreed():
+        check_own_dataset(job, weights)
+    trainer = graphtheta.Trainer(job=job, comm=comm)
     trained = trainer.load(weights)
     if job.positive == RARER:
         # other keys, such as split, must not turn the metrics of the run round
@@ -559,11 +504,6 @@ def say_sampled(job: Job) -> None:
     """Print that metrics are those of sampled neighbourhoods; nothing if they are exact."""
     for numbers in job.evaluation_entry.values():
         say(f"metrics are of sampled neighbourhoods, eval_fanout={numbers}")
-
-
-def as_entry(positive: str) -> dict[str, str]:
-    """The entry of a result for the positive class; none without two classes."""
-    return {"positive": positive} if positive else {}
 
 
 def metrics_line(metrics: dict[str, float]) -> str:

@@ -19,8 +19,8 @@ from graphtheta.cli import doctor
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import FormatError
-from graphtheta.inspect.reports.runlog import RunLog
 from graphtheta.run.job.job import Job
+from graphtheta.run.log.runlog import RunLog
 
 pytestmark = pytest.mark.reference
 

@@ -22,8 +22,8 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import DataError
 from graphtheta.inspect.reports import chart
 from graphtheta.inspect.reports.page import imbalance, slowest
-from graphtheta.inspect.reports.profile import LISTED, Batches, Profile
 from graphtheta.run.job.job import Job
+from graphtheta.run.log.profile import LISTED, Batches, Profile
 
 pytestmark = pytest.mark.reference
 

@@ -258,7 +258,8 @@ def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(
 def test_more_epochs_go_on_with_a_run_that_came_to_its_end() -> None:
     keys = {**RUNS["mini"], "epochs": 2}
     run(gt.start(), **keys)
-    same(run(gt.start(), **keys, resume=True), run(gt.start(), **keys, keep=0), exactly=True)
+    whole = run(gt.start(), **{**keys, "out": "whole"}, keep=0)
+    same(run(gt.start(), **keys, resume=True), whole, exactly=True)
     same(run(gt.start(), **RUNS["mini"], resume=True), uninterrupted("mini", 1), exactly=True)
 
 
@@ -485,14 +486,14 @@ def test_an_unfinished_run_is_not_lost() -> None:
     ):
         run_simulated(2, run, **MINI)
     run(gt.start(), **MINI, resume=True)
-    # a finished run is replaced
-    run(gt.start(), **{**MINI, "lr": 0.5})
+    with pytest.raises(ConfigError, match=r"run holds a run; .*out=.*resume=True.*delete"):
+        run(gt.start(), **{**MINI, "lr": 0.5})
 
 
 def test_a_trainer_leaves_nothing_unasked(here: Path) -> None:
     keys = {name: x for name, x in KEYS.items() if name not in ("keep", "checkpoint_every")}
     gt.Trainer(**keys).fit()
-    gt.Trainer(**KEYS | {"keep": 0}, out="run").fit()
+    gt.Trainer(**KEYS | {"keep": 0}).fit()
     assert not Path("run").exists() and not Path("runs").exists()
     for asked in ({}, {"resume": True}):
         gt.Trainer(**keys, out="run", **asked).fit()

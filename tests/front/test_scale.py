@@ -16,7 +16,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.table import DistributedTable
 from graphtheta.engine.runtime.timeline import tracing
-from graphtheta.inspect.reports.runlog import RunLog
+from graphtheta.run.log.runlog import RunLog
 
 pytestmark = pytest.mark.reference
 

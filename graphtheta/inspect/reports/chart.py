@@ -10,7 +10,7 @@ import numpy as np
 
 from graphtheta.engine.comm.ledger import STAGES
 from graphtheta.errors import ConfigError
-from graphtheta.inspect.reports.profile import Profile
+from graphtheta.run.log.profile import Profile
 from graphtheta.train.reuse.staleness.audit import AUDIT, ERRORS
 
 COLOURS = dict(

@@ -14,10 +14,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from graphtheta.base.console import amount, figure
 from graphtheta.inspect.reports import chart
-from graphtheta.inspect.reports.profile import LISTED, Profile
 from graphtheta.inspect.reports.run import Run
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.rules import flag
+from graphtheta.run.log.profile import LISTED, Profile
 from graphtheta.tasks.evaluation.evaluate import SPLITS
 from graphtheta.tasks.kinds.class_report import COLUMNS
 from graphtheta.train.reuse.staleness.audit import AUDIT

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from graphtheta.base.regular import read_regular
 from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.inspect.reports.profile import Profile
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.keyfile import JOB_FILE
 from graphtheta.run.job.run_files import METRICS_FILE, PROFILE_FILE, RESULT_FILE, missing
+from graphtheta.run.log.profile import Profile
 from graphtheta.tasks.kinds.class_report import ClassReport
 
 # numbers that every epoch and every result has

@@ -27,6 +27,7 @@ from graphtheta.run.checkpoints.checkpoint import (
     write_checkpoint,
 )
 from graphtheta.run.job.job import Job, as_text
+from graphtheta.run.job.keyfile import JOB_FILE
 from graphtheta.run.job.rules import flag
 
 # seconds between two checkpoints if checkpoint_every is 0
@@ -248,6 +249,20 @@ def refuse_to_overwrite(job: Job) -> None:
         raise ConfigError(
             f"{damaged}; this may be a run that has not finished: choose another folder with --out,"
             " or delete it"
+        )
+
+
+def refuse_to_replace(job: Job) -> None:
+    """Refuse to start a new run in a folder that holds any other.
+
+    Raises:
+        ConfigError: There is one, finished or not.
+    """
+    refuse_to_overwrite(job)
+    if (job.folder / JOB_FILE).exists() or steps_in(job.folder / CHECKPOINTS):
+        raise ConfigError(
+            f"{job.folder} holds a run; choose another folder with out=..., go on with this run"
+            " with resume=True, or delete it"
         )
 
 

@@ -29,6 +29,8 @@ from graphtheta.run.job.rules import flag
 from graphtheta.tasks.kinds.kind import TaskKind
 
 Factory = Callable[..., Model]
+# in the place of the file of a model that is in none
+IN_PYTHON = "python"
 
 
 def make_model(
@@ -58,6 +60,8 @@ def make_model(
         "type_names": graph.node_types,
     }
     with dtype_scope(job.dtype), init_scope(job.seed):
+        if given is None:
+            check_reopens(job)
         found = (
             given
             if given is not None
@@ -203,8 +207,30 @@ def refuse_unread(job: Job, keys: Iterable[str], by: str, remedy: str) -> None:
 
 
 def source_of(model: Any) -> str:
-    """A user's model as FILE.py:Class, for the job file."""
-    maker = type(model) if isinstance(model, (Model, Layer)) else model
-    file = getattr(sys.modules.get(getattr(maker, "__module__", "")), "__file__", None)
-    name = getattr(maker, "__name__", type(maker).__name__)
-    return f"{Path(file).name if file else 'session.py'}:{name}"
+    """A user's model for the job file: FILE.py:Class, from which it can be made again, or, for
+    what no file makes again, ``python:NAME``.
+
+    The latter are classes of notebooks or inside functions, functions, and model objects, whose
+    arguments nobody knows. The path is that from the current folder if it lies there.
+    """
+    name = getattr(model, "__name__", type(model).__name__)
+    file = getattr(sys.modules.get(getattr(model, "__module__", "")), "__file__", None)
+    if not (inspect.isclass(model) and file and model.__qualname__ == name.isidentifier() * name):
+        return f"{IN_PYTHON}:{name}"
+    path = Path(file).absolute()
+    return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}:{name}"
+
+
+def check_reopens(job: Job) -> None:
+    """Check that the model of a run can be made again from its job.
+
+    Raises:
+        ConfigError: It was given in Python, and is in no file.
+    """
+    kind, _, name = job.model.partition(":")
+    if kind == IN_PYTHON and name:
+        raise ConfigError(
+            f"the run was trained with {name}, an object, a function or a class of a notebook that"
+            " was given in Python, which no file makes again; give it,"
+            " gt.open_run(folder, model=...), or --model FILE.py:Class"
+        )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from graphtheta.base.arguments import checked
 from graphtheta.base.userfile import check_trusted
 from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.graph import Graph
@@ -20,7 +22,7 @@ from graphtheta.run.job.keyfile import JOB_FILE
 from graphtheta.run.job.keys import OF_TRAINING
 from graphtheta.run.job.rules import flag
 from graphtheta.run.job.run_files import missing
-from graphtheta.train.loop.make_model import make_model
+from graphtheta.train.loop.make_model import make_model, source_of
 
 # keys of a dataset that hold for another one only if they are given for it
 OWN = ("split", "train_per_class", "val_per_class", "symmetric", "largest_component", "split_index")
@@ -64,6 +66,7 @@ def open_run(
     run: str | Path,
     graph: Graph | None = None,
     *,
+    model: str | Model | Callable[..., Model] | None = None,
     comm: Comm | None = None,
     trust: bool = False,
     **keys: Any,
@@ -75,6 +78,8 @@ def open_run(
         graph: The graph; None loads the dataset of the run with its splits, or the one of the key
             ``dataset``. This is prepared as that of the run was: reverse edges, row normalisation.
             Its masks are those stored with it, unless the key ``split`` says otherwise.
+        model: The model as ``gt.Trainer`` takes it, for a run of a model that is in no file, or
+            whose file has moved. Its weights are those of the run, also in a model object.
         comm: The workers; by default those the process was started with.
         trust: Whether Python files that the run names, such as that of its model, may run; a file
             that is given here as a key may.
@@ -90,7 +95,10 @@ def open_run(
     Collective: all ranks of comm.
     """
     comm = comm if comm is not None else start()
+    if model is not None:
+        keys["model"] = model if isinstance(model, str) else source_of(model)
     job = job_of(run, keys, trust)
+    given = None if isinstance(model, str) else model
     path = Path(run, WEIGHTS)
     with comm.agreed():
         saved = read_saved(path)
@@ -101,7 +109,7 @@ def open_run(
         trained=trained,
         graph=lambda: _loaded(job, trained, keys) if graph is None else graph,
         comm=comm,
-        make=lambda taken, kind: make_model(job, taken, kind),
+        make=lambda taken, kind: make_model(job, taken, kind, given),
         arrays=saved.weights,
     )
 
@@ -121,11 +129,33 @@ def _loaded(job: Job, trained: Trained, keys: dict[str, Any]) -> Graph:
     }
     options: dict[str, Any] = {**prepared, "largest_component": "no", "split": "stored"}
     if "dataset" not in keys:
-        if not trained.prepared:
-            raise ConfigError(
-                "the run was trained on a graph that was given in Python, not on a dataset; give"
-                " the graph, or a dataset"
-            )
+        _check_dataset(trained)
         options |= {key: getattr(job, key) for key in OWN}
     options |= {key: getattr(job, key) for key in OWN if key in keys}
     return load(job.dataset, data_dir=job.data_dir or None, seed=job.seed, **options)
+
+
+def check_own_dataset(job: Job, weights: Path) -> None:
+    """Check that a run was trained on the dataset of its job.
+
+    Args:
+        job: Of the run, with the dataset of the run.
+        weights: The file.
+
+    Raises:
+        ConfigError: It was trained on a graph that was given in Python.
+        FormatError: The file cannot be read.
+    """
+    # a graph that is given leaves the key at its default
+    if job.is_default("dataset"):
+        trained = read_saved(weights).trained
+        if trained:
+            _check_dataset(Trained.read_from(trained, str(weights)))
+
+
+def _check_dataset(trained: Trained) -> None:
+    if not trained.prepared:
+        raise ConfigError(
+            "the run was trained on a graph that was given in Python, not on a dataset; give the"
+            " graph, gt.open_run(folder, graph), or a dataset, --dataset NAME"
+        )

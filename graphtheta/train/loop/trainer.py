@@ -27,16 +27,24 @@ from graphtheta.inference.grown.trained import EARLIER_POSITIVE
 from graphtheta.inference.outputs.file import write_together
 from graphtheta.run.agreement.digest import changed
 from graphtheta.run.checkpoints.checkpoint import Checkpoint, Manifest
-from graphtheta.run.checkpoints.keeper import Keeper, find_checkpoint, job_hash
-from graphtheta.run.checkpoints.lock import exclusive
+from graphtheta.run.checkpoints.keeper import (
+    Keeper,
+    find_checkpoint,
+    job_hash,
+    refuse_to_replace,
+)
+from graphtheta.run.checkpoints.lock import check_free, exclusive
 from graphtheta.run.checkpoints.progress import Pace, Progress, Result
 from graphtheta.run.checkpoints.run_folder import check_run_folder
 from graphtheta.run.checkpoints.stopping import PREEMPTED, Stop, Stopped, code_of
 from graphtheta.run.embeddings.saved import gathered_tables, load_tables
 from graphtheta.run.job.keyfile import LARGEST_NUMBER
 from graphtheta.run.job.run_files import PREDICTIONS_FILE
+from graphtheta.run.log.runlog import RunLog
+from graphtheta.run.log.shown import Shown
 from graphtheta.tasks.evaluation.evaluate import SPLITS
 from graphtheta.train.loop.callback import Callback, Callbacks
+from graphtheta.train.loop.recorded import recorded
 from graphtheta.train.loop.session import CALMER, Session
 from graphtheta.train.reuse.staleness.approximate import PARTITION, Approximate, gathered, scattered
 from graphtheta.train.reuse.staleness.audit import OUTPUTS, audited
@@ -92,24 +100,32 @@ class Trainer(Session):
         return self.training.step
 
     @checked
-    def fit(self, log: Log | None = None, callbacks: Sequence[Callback] = ()) -> Result:
+    def fit(
+        self,
+        log: Log | None = None,
+        callbacks: Sequence[Callback] = (),
+        progress: bool | None = None,
+    ) -> Result:
         """Train; afterwards the model holds the weights of the best validation metric.
 
-        A run with a log, or whose job sets ``out``, ``resume``, ``checkpoint_every`` or ``keep``,
-        writes checkpoints to its folder. Only such a run handles SIGTERM and a first Ctrl-C: it
-        finishes the step and writes a checkpoint.
+        A job that sets ``out``, ``resume``, ``checkpoint_every`` or ``keep``, or a log, makes a
+        run, unless ``keep=0`` is all of it: its folder receives what ``graphtheta train`` writes
+        there: the job, metrics, weights, profile, result and checkpoints. Only such a run handles
+        SIGTERM and a first Ctrl-C: it finishes the step and writes a checkpoint.
 
         Args:
             log: Receives a row per evaluated epoch.
             callbacks: Called during training, on all ranks; they may end it.
+            progress: Whether rank 0 shows a progress bar on standard error; by default if that is
+                a terminal, and in notebooks.
 
         Raises:
-            ConfigError: The folder holds an unfinished run, or one of another job; or an item of
-                ``callbacks`` is no callback.
+            ConfigError: The folder holds a run, and the job does not resume it; or it holds one of
+                another job; or an item of ``callbacks`` is no callback.
             MemoryLimitError: ``inference_memory`` is too low for any evaluation; before the first
                 step.
-            FormatError: The timeline, or the checkpoint of a run that is asked to stop, cannot be
-                written; or another job is training in the folder.
+            FormatError: A file of the run, the timeline, or the checkpoint of a run that is asked
+                to stop, cannot be written; or another job is training in the folder.
             DivergedError: A loss, or what an update made, is NaN or infinite; on all ranks
                 together. The model holds the weights of the best validation metric before.
             Stopped: The run was asked to stop and can be resumed; on all ranks together.
@@ -118,10 +134,31 @@ class Trainer(Session):
         """
         job = self.job
         calls = Callbacks(callbacks)
-        resumable = log is not None or not all(map(job.is_default, ASKING))
+        given = () if log is None else (log,)
+        asks = log is not None or not all(map(job.is_default, ASKING))
+        if isinstance(log, RunLog):
+            return self._fit(given, calls, resumable=True)
+        if asks and (job.keep > 0 or job.out or job.resume):
+            self._check_new()
+            with RunLog(job, self.comm, self.setup.metric, progress) as own:
+                logs = (own, *given)
+                return recorded(self, own, lambda: self._fit(logs, calls, resumable=True)).result
+        with Shown(job, self.comm, self.setup.metric, progress) as shown:
+            return self._fit((shown, *given), calls, resumable=False)
+
+    def _fit(self, logs: Sequence[Log], calls: Callbacks, resumable: bool) -> Result:
+        """Train as ``fit`` does.
+
+        Args:
+            logs: Receive the rows, each with the entries that those before have added.
+            calls: Called during training.
+            resumable: Whether it is a run, whose folder is written and which can be resumed.
+
+        Collective: all ranks.
+        """
+        job = self.job
         keeps = resumable and job.keep > 0
-        writes = keeps or log is not None or job.save_predictions
-        if writes:
+        if writes := resumable or job.save_predictions:
             self._check_folder()
         with exclusive(job.folder, self.comm) if writes else nullcontext():
             found = find_checkpoint(job, self.comm) if resumable else None
@@ -134,13 +171,13 @@ class Trainer(Session):
                     say(f"resuming from step {self.step}, in epoch {run.epoch + 1}")
                 if self.setup.limit is not None:
                     self.setup.limit.check()
-                if log is not None:
+                for log in logs:
                     log.begin(run.history)
                 try:
                     with (
                         tracing(self.comm, job.folder / TRACE_FILE) if job.trace else nullcontext()
                     ):
-                        self._train(run, log, calls, keeps)
+                        self._train(run, logs, calls, keeps)
                 except DivergedError as error:
                     self._take_best(run)
                     error.best_epoch = run.best_epoch
@@ -158,6 +195,16 @@ class Trainer(Session):
         with self.comm.agreed():
             if self.comm.rank == 0:
                 check_run_folder(self.job.folder, self.job.resume)
+
+    def _check_new(self) -> None:
+        """Check that the run replaces none that its folder holds, unless it resumes it; errors are
+        raised on all ranks.
+        """
+        with self.comm.agreed():
+            if self.comm.rank == 0 and not self.job.resume:
+                check_run_folder(self.job.folder, resumes=False)
+                check_free(self.job.folder)
+                refuse_to_replace(self.job)
 
     def _save_predictions(self, again: bool) -> None:
         """Write the predictions to the folder of the run, if they are not there or ``again``."""
@@ -192,7 +239,7 @@ class Trainer(Session):
                 f"{listed(list(names))}; {CALMER}"
             )
 
-    def _train(self, run: Progress, log: Log | None, calls: Callbacks, keeps: bool) -> None:
+    def _train(self, run: Progress, logs: Sequence[Log], calls: Callbacks, keeps: bool) -> None:
         """Train to the end of the run, a few updates at a time."""
         job = self.job
         pace = Pace(self.job.checkpoint_every)
@@ -211,7 +258,7 @@ class Trainer(Session):
                 if not code and (
                     self._is_done(run) or len(run.losses) >= self.strategy.views_of(run.epoch)
                 ):
-                    ends |= self._end_epoch(run, log, calls)
+                    ends |= self._end_epoch(run, logs, calls)
                 run.ended = calls.agree(ends, self.comm)
                 over = run.over = self._is_over(run)
                 if code or over or due:
@@ -236,14 +283,14 @@ class Trainer(Session):
                 if code:
                     self._leave(keeper, code)
 
-    def _end_epoch(self, run: Progress, log: Log | None, calls: Callbacks) -> bool:
+    def _end_epoch(self, run: Progress, logs: Sequence[Log], calls: Callbacks) -> bool:
         """End an epoch whose views are done; returns whether a callback ends training."""
         ends = False
         whole = len(run.losses) == self.strategy.views_of(run.epoch)
         is_due = whole and (run.epoch + 1) % self.job.eval_every == 0
         if is_due or self._is_done(run):
             self._check_finite()
-            self._evaluate(run, log, is_due)
+            self._evaluate(run, logs, is_due)
             ends = calls.call("on_evaluation", run, self.step)
         ends |= calls.call("on_epoch", run, self.step)
         if whole:
@@ -309,12 +356,12 @@ class Trainer(Session):
         """The strategy, if it reuses values of earlier steps."""
         return self.strategy if isinstance(self.strategy, Approximate) else None
 
-    def _evaluate(self, run: Progress, log: Log | None, is_due: bool) -> None:
+    def _evaluate(self, run: Progress, logs: Sequence[Log], is_due: bool) -> None:
         """Evaluate the model, and store its weights if it is the best so far.
 
         Args:
             run: The run.
-            log: Receives the row.
+            logs: Receive the row.
             is_due: Whether a run with more updates would evaluate the model here too.
         """
         epoch, loss, seconds = run.evaluated
@@ -334,7 +381,7 @@ class Trainer(Session):
             **run.audit,
             **self._cache_counts(),
         }
-        if log is not None:
+        for log in logs:
             row.update(log.epoch(row))
         self._best_before = self._best
         quality = self._quality(metrics, loss)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from time import perf_counter
 from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
-from tqdm import tqdm
 
 from graphtheta.base.atomic import atomic_file, file_errors, make_folder, remove_file, started_file
 from graphtheta.base.console import amount, figure, say, table
@@ -18,16 +16,15 @@ from graphtheta.base.strict_json import to_json
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.ledger import REST, STAGES, UPDATE
 from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
-from graphtheta.inspect.reports.profile import LISTED, Batches, Book, Profile
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.keyfile import JOB_FILE
 from graphtheta.run.job.run_files import METRICS_FILE, PROFILE_FILE, RESULT_FILE
+from graphtheta.run.log.profile import LISTED, Batches, Book, Profile
+from graphtheta.run.log.shown import Shown, Wish
 
 FIELDS = ("seconds", "wait", "bytes", "messages")
 # parts of a batch that are listed after those of layers
 LAST = (UPDATE, REST)
-# number of progress lines in a log file, in place of a progress bar
-LINES = 20
 
 
 class RunLog:
@@ -37,25 +34,23 @@ class RunLog:
         job: Gives the folder and the number of epochs.
         comm: All ranks; only rank 0 writes and prints.
         metric: Metric to show, such as accuracy.
+        wish: What to show while training; see ``Shown``.
 
     Attributes:
         rows: One per evaluated epoch of the run.
         begun: Whether training has begun; False if there is nothing to train.
     """
 
-    def __init__(self, job: Job, comm: Comm, metric: str):
+    def __init__(self, job: Job, comm: Comm, metric: str, wish: Wish = None):
         self.job = job
         self.comm = comm
-        self.metric = metric
         self.rows: list[dict[str, Any]] = []
         self.begun = False
         # number of rows of an earlier process, whose times are excluded
         self._earlier = 0
         self._times = np.zeros((comm.size, len(STAGES), len(FIELDS)))
         self._file: BinaryIO | None = None
-        self._bar: tqdm | None = None
-        self._unit, self._goal = ("step", job.steps) if job.steps else ("epoch", job.epochs)
-        self._said = -1
+        self._shown = Shown(job, comm, metric, wish)
         self._before = comm.ledger.snapshot()
         self._sent = self._sent_before = comm.ledger.receivers(comm.size)
         self._clock = self._clock_before = perf_counter()
@@ -90,8 +85,7 @@ class RunLog:
                     file.write(job.to_yaml().encode())
                 self._file = started_file(job.folder / METRICS_FILE)
                 self._write(history)
-        if self.comm.rank == 0 and sys.stderr.isatty():
-            self._bar = tqdm(total=self._goal, unit=self._unit, leave=False)
+        self._shown.begin(history)
 
     def __enter__(self) -> RunLog:
         return self
@@ -102,8 +96,7 @@ class RunLog:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._bar is not None:
-            self._bar.close()
+        self._shown.close()
         if self._file is not None:
             # what a full disk refused has been reported already
             with suppress(OSError):
@@ -112,8 +105,7 @@ class RunLog:
     def finish(self) -> None:
         """Show where the time went; does nothing if no epoch was run."""
         if self.comm.rank == 0 and self._new:
-            if self._bar is not None:
-                self._bar.close()
+            self._shown.close()
             say(self.time_table())
             if self._batches is not None:
                 say(f"\ntime per batch\n{table(*self._batches.table())}")
@@ -157,8 +149,7 @@ class RunLog:
             }
         }
         self.rows.append({**row, **times})
-        if self._file is not None:
-            self._show(row)
+        self._shown.epoch(row)
         path = self.job.folder / METRICS_FILE
         remedy = "free disk space, and go on with --resume"
         with self.comm.agreed(), file_errors(path, "the metrics", remedy):
@@ -239,21 +230,6 @@ class RunLog:
         if every is None or not len(records):
             return None
         return Batches.of(parts, np.stack(every))
-
-    def _show(self, row: dict[str, Any]) -> None:
-        shown = {"loss": row["loss"]} | {
-            name: row[name]
-            for name in (f"train_{self.metric}", f"val_{self.metric}")
-            if name in row
-        }
-        text = "  ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in shown.items())
-        done = row[self._unit]
-        if self._bar is not None:
-            self._bar.set_postfix_str(text, refresh=False)
-            self._bar.update(done - self._bar.n)
-        elif done * LINES // self._goal > self._said:
-            self._said = done * LINES // self._goal
-            say(f"{self._unit} {done:>4}/{self._goal}  {text}  {1000 * row['seconds']:.0f} ms")
 
     def time_table(self) -> str:
         """Table of an epoch by stage: mean time, slowest rank, waiting, bytes, messages sent."""

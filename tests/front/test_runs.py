@@ -1,0 +1,213 @@
+"""Runs made in Python: what their folders hold, and what takes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphtheta as gt
+from graphtheta.__main__ import main
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.errors import ConfigError
+
+pytestmark = pytest.mark.reference
+
+DATASET = "sbm:n_nodes=120,n_edges=700,classes=3,features=6"
+KEYS = {"epochs": 3, "backend": "reference"}
+FILES = {
+    ".lock",
+    "checkpoints",
+    "job.yaml",
+    "metrics.jsonl",
+    "profile.json",
+    "result.json",
+    "weights.safetensors",
+}
+
+
+class Net(gt.Model):
+    def __init__(self, d_in: int, d_out: int, width: int = 5):
+        self.first = gt.Linear(d_in, width)
+        self.last = gt.Linear(width, d_out)
+
+    def forward(self, graph: Any) -> Any:
+        return self.last(gt.relu(self.first(graph.x)))
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def keys_of(path: str) -> Any:
+    """A file of JSON, without times."""
+    record = json.loads(Path(path).read_text())
+    record.pop("seconds")
+    return record
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_python_writes_what_the_command_writes(ranks: int) -> None:
+    def program(comm: Comm) -> tuple[dict[str, float], Any]:
+        trainer = gt.Trainer("gcn", dataset=DATASET, comm=comm, out="python", **KEYS)
+        metrics = trainer.fit().metrics
+        again = gt.open_run("python", comm=comm)
+        assert again.evaluate("test") == trainer.evaluate("test")
+        return metrics, again.predict()
+
+    metrics, predicted = run_simulated(ranks, program)[0]
+    flags = [word for key, x in KEYS.items() for word in (f"--{key}", str(x))]
+    assert main(["train", "--model", "gcn", "--dataset", DATASET, "--out", "cli", *flags]) == 0
+    assert {path.name for path in Path("python").iterdir()} == FILES
+    assert {path.name for path in Path("cli").iterdir()} == FILES
+    job = Path("python/job.yaml").read_text().replace("out: python", "out: cli")
+    assert job == Path("cli/job.yaml").read_text()
+    mine, theirs = keys_of("python/result.json"), keys_of("cli/result.json")
+    assert mine.pop("metrics") == metrics
+    assert metrics == pytest.approx(theirs.pop("metrics"), rel=1e-4)
+    assert mine.keys() == theirs.keys()
+    assert main(["report", "python"]) == 0
+    assert main(["evaluate", "python"]) == 0
+    assert main(["predict", "python", "--to", "p.npz"]) == 0
+    with np.load("p.npz") as rows:
+        np.testing.assert_allclose(rows["prediction"], predicted[1], rtol=1e-4, atol=1e-5)
+
+
+class Rows:
+    """A log of a user."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+
+    def begin(self, history: list[dict[str, Any]]) -> None:
+        """Nothing is to be done."""
+
+    def epoch(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Note the loss."""
+        self.losses.append(row["loss"])
+        return {"noted": 1.0}
+
+
+def test_a_log_receives_the_rows_of_a_run_too() -> None:
+    rows = Rows()
+    history = gt.Trainer("gcn", dataset=DATASET, out="run", **KEYS).fit(rows).history
+    written = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    assert rows.losses == [row["loss"] for row in written] == [row["loss"] for row in history]
+    assert all(row["noted"] == 1.0 for row in history)
+
+
+@pytest.mark.parametrize(
+    ("keys", "has_run"),
+    [
+        ({}, False),
+        ({"keep": 0}, False),
+        ({"keep": 3}, True),
+        ({"checkpoint_every": 2}, True),
+        ({"resume": True}, True),
+        ({"out": "run", "keep": 0}, True),
+    ],
+)
+def test_which_keys_make_a_run(here: Path, keys: dict[str, Any], has_run: bool) -> None:
+    trainer = gt.Trainer("gcn", dataset=DATASET, **KEYS, **keys)
+    trainer.fit()
+    assert bool(list(here.iterdir())) == has_run
+    assert (trainer.job.folder / "weights.safetensors").is_file() == has_run
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("keep", [0, 1])
+def test_a_run_is_not_replaced(ranks: int, keep: int) -> None:
+    def program(comm: Comm, **keys: Any) -> Any:
+        return (
+            gt.Trainer("gcn", dataset=DATASET, comm=comm, out="run", keep=keep, **KEYS | keys)
+            .fit()
+            .metrics
+        )
+
+    first = run_simulated(ranks, program)
+    before = {path: path.stat().st_mtime_ns for path in Path("run").rglob("*")}
+    with pytest.raises(ConfigError, match=r"run holds a run; .*out=.*resume=True"):
+        run_simulated(ranks, program)
+    assert {path: path.stat().st_mtime_ns for path in Path("run").rglob("*")} == before
+    if keep:
+        assert run_simulated(ranks, program, resume=True) == first
+        run_simulated(ranks, program, resume=True, epochs=5)
+        assert len(Path("run/metrics.jsonl").read_text().splitlines()) == 5
+
+
+def inside() -> type[gt.Model]:
+    class Inner(Net):
+        pass
+
+    return Inner
+
+
+def by_function(d_in: int, d_out: int) -> gt.Model:
+    return Net(d_in, d_out)
+
+
+# ways to give a model, and whether its file makes it again
+GIVEN: dict[str, tuple[Callable[[gt.Graph], Any], bool]] = {
+    "class": (lambda graph: Net, True),
+    "class in a function": (lambda graph: inside(), False),
+    "function": (lambda graph: by_function, False),
+    "lambda": (lambda graph: lambda d_in, d_out: Net(d_in, d_out, 3), False),
+    "object": (lambda graph: Net(graph.n_features, graph.n_classes, 4), False),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_models_of_users(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    make, reopens = GIVEN[name]
+    graph = gt.load(DATASET)
+    given = make(graph)
+    trainer = gt.Trainer(given, dataset=DATASET, out="run", **KEYS)
+    trainer.fit()
+    expected = trainer.predict()[1]
+    assert main(["report", "run"]) == 0
+    again = gt.open_run("run", model=given)
+    np.testing.assert_array_equal(again.predict()[1], expected)
+    if reopens:
+        with pytest.raises(ConfigError, match="trust"):
+            gt.open_run("run")
+        assert gt.Job.from_yaml("run/job.yaml").model == f"{Path(__file__)}:Net"
+        np.testing.assert_array_equal(gt.open_run("run", trust=True).predict()[1], expected)
+        assert main(["predict", "run", "--trust", "--to", "p.npz"]) == 0
+        assert main(["evaluate", "run", "--model", f"{__file__}:Net"]) == 0
+    else:
+        with pytest.raises(ConfigError, match=r"no file makes again.*model=.*--model FILE\.py"):
+            gt.open_run("run", trust=True)
+        capsys.readouterr()
+        assert main(["evaluate", "run", "--trust"]) == 2
+        assert "no file makes again" in capsys.readouterr().err
+
+
+def test_a_file_below_the_current_folder_is_named_from_there(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parent)
+    trainer = gt.Trainer(Net, dataset=DATASET, **KEYS)
+    assert trainer.job.model == f"{Path(__file__).name}:Net"
+
+
+@pytest.mark.parametrize("command", [["evaluate"], ["predict", "--to", "p.npz"]])
+def test_a_graph_given_in_python_is_asked_for(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = gt.load(DATASET)
+    trainer = gt.Trainer("gcn", graph, out="run", **KEYS)
+    trainer.fit()
+    np.testing.assert_array_equal(gt.open_run("run", graph).predict()[1], trainer.predict()[1])
+    with pytest.raises(ConfigError, match="given in Python"):
+        gt.open_run("run").evaluate()
+    name, *flags = command
+    assert main([name, "run", *flags]) == 2
+    assert "given in Python" in capsys.readouterr().err
+    assert main([name, "run", "--dataset", DATASET, *flags]) == 0
