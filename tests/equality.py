@@ -208,6 +208,6 @@ def chosen(comm, level):
 
 
 @cache
-def alone(task):
+def alone(task, share=None):
     """The numbers of one rank."""
-    return run_simulated(1, run, PLACEMENTS[0], task)[0]
+    return run_simulated(1, run, PLACEMENTS[0], task, share)[0]
