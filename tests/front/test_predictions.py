@@ -124,13 +124,10 @@ def test_only_nodes_of_the_type_that_has_labels_by_their_own_ids(tmp_path: Path)
 
 
 def test_whole_graphs_have_a_row_each() -> None:
-    molecules = gt.whole_graphs(
-        gt.Graph(ENDS % 10, 10, x=X[:10]),
-        np.arange(5) % 2,
-        graph_of=np.arange(10) // 2,
-        ids=[*"vwxyz"],
-    )
-    trainer = gt.Trainer("gin", molecules, **KEYS, split="fraction")
+    pairs = [gt.Graph([[0], [1]], x=X[2 * i : 2 * i + 2]) for i in range(5)]
+    every = np.ones(5, bool)
+    molecules = gt.whole_graphs(pairs, np.arange(5) % 2, ids=[*"vwxyz"], train=every)
+    trainer = gt.Trainer("gin", molecules, **KEYS, readout="sum")
     rows = trainer.predictions()
     assert rows.ids.tolist() == [*"vwxyz"] and rows.values.shape == (5, 2)
     assert len(trainer.predictions(nodes="all").ids) == molecules.n_nodes == 15
