@@ -35,6 +35,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "graphtheta.cli.report",
         "write an HTML report of a run: learning curve, time, load balance, traffic, memory",
     ),
+    "runs": (
+        "graphtheta.cli.runs",
+        "list and compare the runs in a folder: keys that differ, best metrics",
+    ),
     "transform": (
         "graphtheta.cli.transform",
         "make a store of some nodes and edges of another one",

@@ -53,12 +53,13 @@ def open_streams() -> None:
             setattr(sys, name, open(os.devnull, "r+"))  # noqa: SIM115
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns of equal width, the first flush left and the others flush right.
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Columns of equal width, the first ones flush left and the others flush right.
 
     Args:
         header: Titles.
         rows: Cells, as many per row as titles.
+        left: Number of columns that are flush left.
 
     Returns:
         Lines without a newline at the end.
@@ -67,7 +68,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     text = [
         "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w)
+            cell.ljust(w) if i < left else cell.rjust(w)
             for i, (cell, w) in enumerate(zip(line, widths, strict=True))
         )
         for line in lines

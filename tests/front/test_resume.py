@@ -390,12 +390,12 @@ def test_an_evaluation_at_the_end_of_a_shorter_run_is_not_counted(name: str) -> 
     keys, lengths = LONGER[name]
     gt.import_graph(gt.load(KEYS["dataset"]).replace(x=None), to="bare")
     keys = {**MINI, **keys}
-    for length in lengths:
+    for number, length in enumerate(lengths):
         run(gt.start(), **keys, **length, resume=True)
         # of a run that came to its end the evaluation stays
         same(
             run(gt.start(), **keys, **length, resume=True),
-            run(gt.start(), **keys, **length, out="at once", keep=0),
+            run(gt.start(), **keys, **length, out=f"at once {number}", keep=0),
             exactly=True,
         )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.__main__ import main
+from graphtheta.base.console import figure
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
@@ -54,7 +57,9 @@ def keys_of(path: str) -> Any:
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_python_writes_what_the_command_writes(ranks: int) -> None:
+def test_python_writes_what_the_command_writes(
+    ranks: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     def program(comm: Comm) -> tuple[dict[str, float], Any]:
         trainer = gt.Trainer("gcn", dataset=DATASET, comm=comm, out="python", **KEYS)
         metrics = trainer.fit().metrics
@@ -73,6 +78,13 @@ def test_python_writes_what_the_command_writes(ranks: int) -> None:
     assert mine.pop("metrics") == metrics
     assert metrics == pytest.approx(theirs.pop("metrics"), rel=1e-4)
     assert mine.keys() == theirs.keys()
+    capsys.readouterr()
+    assert main(["runs", ".", "--json", "runs.json"]) == 0
+    record = json.loads(Path("runs.json").read_text())
+    assert [line["name"] for line in record["runs"]] == ["cli", "python"]
+    assert record["runs"][1]["metrics"] == metrics
+    # what does not differ is not shown
+    assert "lr" not in capsys.readouterr().out
     assert main(["report", "python"]) == 0
     assert main(["evaluate", "python"]) == 0
     assert main(["predict", "python", "--to", "p.npz"]) == 0
@@ -211,3 +223,115 @@ def test_a_graph_given_in_python_is_asked_for(
     assert main([name, "run", *flags]) == 2
     assert "given in Python" in capsys.readouterr().err
     assert main([name, "run", "--dataset", DATASET, *flags]) == 0
+
+
+def rows_of(text: str, *columns: str) -> dict[str, list[str]]:
+    """Cells of a table by the first one; ``columns`` are those to be there."""
+    lines = text.split("\n\n")[0].splitlines()
+    titles = lines[0].replace("best epoch", "best_epoch").split()
+    places = [titles.index(column) for column in columns]
+    return {cells[0]: [cells[i] for i in places] for cells in (line.split() for line in lines[2:])}
+
+
+def write_run(folder: str, **keys: Any) -> None:
+    gt.Trainer("gcn", dataset=DATASET, out=f"all/{folder}", **KEYS | keys).fit()
+
+
+def test_runs_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    write_run("a")
+    write_run("b/seed-1", seed=1, lr=0.1)
+    write_run("stopped", epochs=5)
+    Path("all/stopped/result.json").unlink()
+    assert main(["runs", "all"]) == 0
+    out = capsys.readouterr().out
+    assert rows_of(out, "epochs", "lr", "seed", "finished") == {
+        "a": ["3", "0.01", "0", "yes"],
+        "b/seed-1": ["3", "0.1", "1", "yes"],
+        "stopped": ["5", "0.01", "0", "no"],
+    }
+    rows = [json.loads(line) for line in Path("all/stopped/metrics.jsonl").read_text().splitlines()]
+    best = max(rows, key=lambda row: row["val_accuracy"])
+    assert rows_of(out, "best_epoch", "val_accuracy", "test_accuracy")["stopped"] == [
+        str(best["epoch"]),
+        figure(best["val_accuracy"]),
+        figure(best["test_accuracy"]),
+    ]
+    assert main(["runs", "all/a"]) == 0
+    assert list(rows_of(capsys.readouterr().out, "finished")) == ["a"]
+
+
+# what is done to a run, and what is said of it; nothing if it is still compared
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no job": (lambda run: (run / "job.yaml").unlink(), "it has no job.yaml"),
+    "no metrics": (lambda run: (run / "metrics.jsonl").unlink(), "metrics.jsonl is missing"),
+    "a folder": (lambda run: [(run / "job.yaml").unlink(), (run / "job.yaml").mkdir()], "job.yaml"),
+    "bytes": (lambda run: (run / "job.yaml").write_bytes(b"\xff\x00"), "job.yaml"),
+    "another key": (lambda run: (run / "job.yaml").write_text("lra: 1"), "unknown key 'lra'"),
+    "cut metrics": (lambda run: (run / "metrics.jsonl").write_text('{"ep'), "line 1: damaged"),
+    "no rows": (lambda run: (run / "metrics.jsonl").write_text(""), ""),
+    "a list": (lambda run: (run / "result.json").write_text("[]"), "expected a mapping"),
+    "null metrics": (
+        lambda run: (run / "result.json").write_text(
+            '{"best_epoch": 1, "seconds": 1, "metrics": {"val_accuracy": null, "test_x": "y"}}'
+        ),
+        "",
+    ),
+    "a number": (
+        lambda run: (run / "result.json").write_text(
+            '{"best_epoch": 1, "seconds": 1, "metrics": 5}'
+        ),
+        "",
+    ),
+    "rows of mappings": (
+        lambda run: [
+            (run / "result.json").unlink(),
+            (run / "metrics.jsonl").write_text(
+                '{"epoch": 1, "step": 1, "loss": null, "val_accuracy": {}}'
+            ),
+        ],
+        "",
+    ),
+    "a fifo": (
+        lambda run: [(run / "job.yaml").unlink(), os.mkfifo(run / "job.yaml")],
+        "job.yaml",
+    ),
+    "a loop": (lambda run: (run / "again").symlink_to("."), ""),
+}
+
+
+def test_damaged_runs_are_listed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run("good")
+    for name, (damage, _) in DAMAGES.items():
+        run = Path("all", name.replace(" ", "_"))
+        shutil.copytree("all/good", run)
+        damage(run)
+    Path("all/notes.txt").write_text("not a folder")
+    capsys.readouterr()
+    assert main(["runs", "all", "--json", "runs.json"]) == 0
+    record = json.loads(Path("runs.json").read_text())
+    names = {line["name"] for line in record["runs"]}
+    for name, (_, told) in DAMAGES.items():
+        folder = name.replace(" ", "_")
+        assert (folder in names) == (not told), name
+        assert told in record["others"].get(folder, ""), name
+    out = capsys.readouterr().out
+    assert all(line["name"] in out for line in record["runs"])
+
+
+@pytest.mark.parametrize("words", [["nowhere"], ["file"], ["file/x"], []])
+def test_no_folder_of_runs(
+    here: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("file").write_text("")
+    assert main(["runs", *words]) == 2
+    assert "there is no such folder" in capsys.readouterr().err
+
+
+def test_an_empty_folder_of_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", "."]) == 0
+    assert "there are no runs" in capsys.readouterr().out
+
+
+def test_dir_shows_public_names_alone() -> None:
+    assert {*dir(gt)} == {*gt.__all__, "errors", "models", "ops"}
+    assert all(hasattr(gt, name) for name in dir(gt))

@@ -23,7 +23,7 @@ ROW = ("epoch", "step", "loss")
 RESULT = ("best_epoch", "seconds")
 # those of them that are integers
 COUNTS = ("epoch", "step", "best_epoch")
-TEXTS = ("positive", "eval_fanout")
+TEXTS = ("positive", "eval_fanout", "metric")
 # largest number of metrics in a row; each has a plot
 MOST_NAMES = 100
 LARGEST = 1e100

@@ -85,6 +85,7 @@ def _outcome(session: Session, result: Result) -> tuple[dict[str, Any], list[str
     """
     record: dict[str, Any] = {
         "best_epoch": result.best_epoch,
+        "metric": session.setup.metric,
         "metrics": result.metrics,
         "seconds": result.seconds,
         "ranks": session.comm.size,

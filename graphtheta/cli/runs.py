@@ -1,0 +1,39 @@
+"""The command ``runs``: lists and compares the runs in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graphtheta.base.atomic import write_json
+from graphtheta.base.console import say
+from graphtheta.engine.runtime.start import launched
+from graphtheta.inspect.reports.runs import compare_runs
+from graphtheta.run.job.flag import Parser
+
+
+def runs(argv: list[str]) -> int:
+    """List and compare runs.
+
+    Args:
+        argv: Folder and flags.
+
+    Returns:
+        Exit code.
+    """
+    parser = Parser(
+        "runs",
+        "List the runs in a folder: the keys that differ between them, and the metrics of their"
+        " best models. Folders that hold no run, or a damaged one, are listed with the reason.",
+        "graphtheta runs runs --json runs.json",
+        "[FOLDER] ",
+    )
+    parser.add_argument("folder", metavar="FOLDER", nargs="?", default="runs", help="[runs]")
+    parser.add_argument("--json", metavar="FILE", help="write all metrics and keys to this file")
+    options, _ = parser.read(argv)
+    if launched()[0]:
+        return 0
+    comparison = compare_runs(Path(options.folder))
+    if options.json:
+        write_json(options.json, comparison.plain(), "the comparison", "choose another with --json")
+    say(comparison.text())
+    return 0
