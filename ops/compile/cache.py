@@ -56,7 +56,7 @@ def lasting_folder() -> Path:
     """
     given = os.environ.get("GRAPHTHETA_CACHE")
     try:
-        folder = Path(given or _usual()).absolute()
+        folder = Path(given or user_folder()).absolute()
         private.make_folder(folder)
     except (OSError, RuntimeError) as error:
         named, unset = (
@@ -119,8 +119,12 @@ def _seal(path: Path, code: bytes) -> bytes:
     return hashlib.sha256(path.name.encode() + code).digest()
 
 
-def _usual() -> Path:
-    """The default folder; raises RuntimeError if the user has no home."""
+def user_folder() -> Path:
+    """The folder of GraphTheta in the cache folder of this user.
+
+    Raises:
+        RuntimeError: The user has no home.
+    """
     given = os.environ.get("XDG_CACHE_HOME")
     return (Path(given) if given else Path.home() / ".cache") / "graphtheta"
 

@@ -73,9 +73,11 @@ def test_a_missing_folder(tmp_path, monkeypatch):
         load(tmp_path / "a.npz")
     # without any choice: beside the current folder or beside the checkout
     monkeypatch.delenv("GRAPHTHETA_DATA")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert data_dirs(None) == [
         Path("../shared/data"),
         Path(__file__).resolve().parents[3] / "shared" / "data",
+        tmp_path / "graphtheta" / "data",
     ]
 
 

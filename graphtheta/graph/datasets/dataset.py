@@ -7,6 +7,7 @@ same options can be given as keyword arguments of :func:`load`.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +21,13 @@ from graphtheta.graph.datasets import builder, generate, whole
 from graphtheta.graph.datasets.heterogeneous import heterogeneous
 from graphtheta.graph.datasets.reader_npz import read_npz
 from graphtheta.graph.datasets.reader_planetoid import read_planetoid
+from graphtheta.graph.datasets.sources import FACTS
 from graphtheta.graph.splits.nodes import split_nodes
 from graphtheta.graph.splits.several import choose_split
 from graphtheta.graph.splits.times import split_by_time
 from graphtheta.graph.store.manifest import is_store
 from graphtheta.graph.store.reader import read_store
+from graphtheta.ops.compile.cache import user_folder
 
 DATA_VARIABLE = "GRAPHTHETA_DATA"
 BESIDE = Path("..", "shared", "data")
@@ -112,6 +115,7 @@ ENTRIES: dict[str, Entry] = {
     "citeseer": Entry(
         "citations, 6 classes, public split", builder.plain, "citeseer.npz", **PLANETOID
     ),
+    "pubmed": Entry("citations, 3 classes, public split", builder.plain, "pubmed.npz", **PLANETOID),
     "amazon_photo": Entry(
         "co-purchases, 8 classes", builder.bag_of_words, "amazon_photo.npz", **PITFALLS
     ),
@@ -238,7 +242,8 @@ def load(
         name_or_path: A name of :func:`names`, an npz file, a store, a folder of Planetoid files or
             one of these; followed by options as ``:key=value,key=value`` if wanted.
         data_dir: Folder of the named files; by default ``$GRAPHTHETA_DATA``, else
-            ``../shared/data`` beside the current folder or beside the repository.
+            ``../shared/data`` beside the current folder or beside the repository, or the folder of
+            ``graphtheta download``.
         split: ``"public"`` (the graph's own masks), ``"stored"`` (the same, or none), ``"random"``
             (a fixed number of each class), ``"fraction"`` (60/20/20 %), ``"none"`` (no masks), or
             ``"auto"``: the default of a named graph; for a file its own masks, else fraction if it
@@ -468,7 +473,30 @@ def data_dirs(data_dir: str | os.PathLike[str] | None) -> list[Path]:
     stated = data_dir or os.environ.get(DATA_VARIABLE)
     if stated:
         return [Path(stated)]
-    return [BESIDE, Path(os.path.normpath(Path(__file__).resolve().parents[3] / BESIDE))]
+    beside = Path(os.path.normpath(Path(__file__).resolve().parents[3] / BESIDE))
+    own = user_data()
+    return [BESIDE, beside, *([] if own is None else [own])]
+
+
+def user_data() -> Path | None:
+    """The data folder in the cache folder of this user; None for a user without a home."""
+    try:
+        return user_folder().absolute() / "data"
+    except RuntimeError:
+        return None
+
+
+def download_folder(data_dir: str | os.PathLike[str] | None) -> Path:
+    """The folder that downloads go to.
+
+    Raises:
+        ConfigError: None is stated, and the user has no home.
+    """
+    stated = data_dir or os.environ.get(DATA_VARIABLE)
+    folder = Path(stated) if stated else user_data()
+    if folder is None:
+        raise ConfigError(f"this user has no home folder; set {DATA_VARIABLE} to a folder for data")
+    return folder
 
 
 def find_file(name: str, file: str, data_dir: str | os.PathLike[str] | None) -> Path:
@@ -477,9 +505,12 @@ def find_file(name: str, file: str, data_dir: str | os.PathLike[str] | None) -> 
     for folder in folders:
         if (folder / file).is_file():
             return folder / file
+    elsewhere = "" if FACTS[name].files else " --from URL_OR_FOLDER"
+    there = f" --data-dir {shlex.quote(os.fspath(data_dir))}" if data_dir else ""
     raise ConfigError(
-        f"{name}: {file} is not in {' or '.join(map(str, folders))}; set {DATA_VARIABLE} or"
-        f" data_dir to the folder that has it, or use a generated graph ({', '.join(generated())})"
+        f"{name}: {file} is not in {' or '.join(map(str, folders))}; get it with: graphtheta"
+        f" download {name}{elsewhere}{there}; or set {DATA_VARIABLE} or data_dir to the folder"
+        f" that has it, or use a generated graph ({', '.join(generated())})"
     )
 
 
