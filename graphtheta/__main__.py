@@ -31,6 +31,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "graphtheta.cli.import_",
         "write a graph as a store, a folder that training maps into memory",
     ),
+    "datasets": (
+        "graphtheta.cli.datasets",
+        "list the named data sets: sizes, task, licence, checksums, public addresses",
+    ),
+    "download": (
+        "graphtheta.cli.datasets",
+        "get named data sets from their public addresses, or from a mirror or folder",
+    ),
     "report": (
         "graphtheta.cli.report",
         "write an HTML report of a run: learning curve, time, load balance, traffic, memory",
