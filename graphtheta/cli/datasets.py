@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import urlsplit
 
 from graphtheta.base.console import amount, figure, pairs, say, table
 from graphtheta.base.strict_json import to_json
 from graphtheta.engine.runtime.start import launched
 from graphtheta.graph.datasets.dataset import ENTRIES, data_dirs
 from graphtheta.graph.datasets.download import ELSEWHERE, Downloaded, file_of, obtained, read_record
-from graphtheta.graph.datasets.sources import FACTS
+from graphtheta.graph.datasets.sources import FACTS, GITHUB
 from graphtheta.run.job.flag import Parser
 
 FOLDER_HELP = "folder of the named graphs [$GRAPHTHETA_DATA, else one in the user's cache folder]"
@@ -153,8 +154,10 @@ def place(files: list[dict[str, Any]]) -> str:
     """Host of the public address, with owner and name of a repository."""
     if not files:
         return "-"
-    host, owner, repository = files[0]["address"].split("/")[2:5]
-    return f"github.com/{owner}/{repository}" if host.startswith("raw.github") else host
+    address = urlsplit(files[0]["address"])
+    if f"https://{address.netloc}" != GITHUB:
+        return address.netloc
+    return "github.com" + "/".join(address.path.split("/")[:3])
 
 
 def details(known: dict[str, Any]) -> str:

@@ -82,8 +82,8 @@ def attributed(files: Sequence[Path]) -> Arrays:
 
 
 def triples(files: Sequence[Path]) -> Arrays:
-    """The arrays of a tar archive with ``train.txt``, ``valid.txt`` and ``test.txt``, whose lines
-    are head, relation and tail; both kinds of names are numbered by first appearance in the
+    """The arrays of a tar.gz archive with ``train.txt``, ``valid.txt`` and ``test.txt``, whose
+    lines are head, relation and tail; both kinds of names are numbered by first appearance in the
     archive.
     """
     (path,) = files
@@ -92,7 +92,7 @@ def triples(files: Sequence[Path]) -> Arrays:
     rows: list[tuple[int, int, int, int]] = []
     found = set[str]()
     try:
-        with tarfile.open(path) as archive:
+        with tarfile.open(path, "r:gz") as archive:
             for member in archive:
                 part = Path(member.name).name
                 text = archive.extractfile(member)

@@ -31,6 +31,7 @@ from typing import IO, Any
 from tqdm import tqdm
 
 from graphtheta.base.atomic import (
+    Taken,
     check_replaceable,
     claim,
     create,
@@ -167,9 +168,19 @@ def make_data_folder(folder: Path) -> None:
 
 @contextmanager
 def workspace(part: Path, names: list[str]) -> Iterator[Path]:
-    """A folder for files of these names, which is removed when the block ends."""
+    """A folder for files of these names, which is removed when the block ends.
+
+    Raises:
+        FormatError: Another process has it.
+    """
     pattern = re.compile("|".join(map(re.escape, names)))
-    lock = claim(part, pattern)
+    try:
+        lock = claim(part, pattern)
+    except Taken:
+        raise FormatError(
+            f"{part}: another process downloads this data set; wait for it, or choose another"
+            " folder with --data-dir"
+        ) from None
     try:
         yield part
     finally:
@@ -218,7 +229,7 @@ def received_files(
 def check_graph(name: str, part: Path, received: tuple[Received, ...]) -> None:
     """Check that the file of a data set makes its graph."""
     with located(name, received):
-        dataset.load(name, data_dir=part)
+        dataset.load(name, data_dir=part, split="none")
 
 
 @contextmanager
