@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import graphtheta.cli.command
+import graphtheta.cli.datasets
 import graphtheta.cli.doctor
 import graphtheta.cli.import_tables
 import graphtheta.cli.launch
@@ -29,6 +30,7 @@ import graphtheta.cli.simulate
 import graphtheta.cli.transform
 from graphtheta.__main__ import main
 from graphtheta.engine.train.metrics import METRICS
+from graphtheta.graph.datasets.download import Downloaded
 from graphtheta.models.registry import MODELS
 from graphtheta.ops import PRIMITIVES
 from graphtheta.run.job.job import Job
@@ -143,6 +145,11 @@ def test_commands_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) 
     for module in (graphtheta.cli.command, graphtheta.cli.predict):
         monkeypatch.setattr(module, "on_all_ranks", lambda job, work: 0)
         monkeypatch.setattr(module, "job_of", lambda run, keys, trust=False: Job(**keys))
+    monkeypatch.setattr(
+        graphtheta.cli.datasets,
+        "obtained",
+        lambda name, data_dir, source: Downloaded(Path(name), (), recorded=False),
+    )
     monkeypatch.setattr(graphtheta.cli.doctor, "doctor", lambda argv: 0)
     monkeypatch.setattr(graphtheta.cli.import_tables, "run_main", lambda program: 0)
     monkeypatch.setattr(graphtheta.cli.report, "report", lambda argv: 0)
