@@ -282,6 +282,7 @@ TABLE: dict[str, Effect] = {
     "keep": Effect(1, {"out": "run", "checkpoint_every": 1, "epochs": 4}, shows=files),
     "resume": Effect(True, shows=files),
     "save_predictions": Effect(True, shows=files),
+    "scores": Effect("logits", shows=lambda t, r: t.predict()[1]),
     "trace": Effect(True, shows=files),
     "log_level": Effect("info", shows=log_level),
 }

@@ -8,12 +8,12 @@ scores of all rows.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit
+import scipy
 
 from .shared import ratio
 
 # 0, and thresholds whose logits are evenly spaced: dense near 0 and 1
-THRESHOLDS = np.append(0.0, expit(np.linspace(-8, 8, 65)))
+THRESHOLDS = np.append(0.0, 1 / (1 + np.exp(-np.linspace(-8, 8, 65))))
 
 
 def class_probabilities(out: np.ndarray) -> np.ndarray:
@@ -34,7 +34,7 @@ def class_probabilities(out: np.ndarray) -> np.ndarray:
 
 def label_probabilities(out: np.ndarray) -> np.ndarray:
     """Sigmoid of logits, [...] float64."""
-    return np.asarray(expit(out.astype(np.float64)))
+    return np.asarray(scipy.special.expit(out.astype(np.float64)))
 
 
 def class_curve_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
