@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from functools import cache, partial
 from typing import Any
 
+from graphtheta.base.html import html_table
 from graphtheta.errors import UserFunctionError
 
 from ...ops.autodiff.naming import naming
@@ -115,12 +116,28 @@ def _mistaken(layer: type) -> str | None:
     return None
 
 
+def _size(model: Module) -> str:
+    # no method, whose name an attribute of a user's model might have
+    return f"{sum(p.value.size for _, p in model.named_parameters()):,} parameters"
+
+
 class Model(Module):
     """A network: ``forward`` runs layers over the graph it is given and returns node values or edge
     values.
     """
 
     as_argument = "a gt.Model (whose forward calls layers)"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({_size(self)})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, " x ".join(map(str, p.shape)) or "1", str(p.dtype))
+            for name, p in self.named_parameters()
+        ]
+        title = f"{type(self).__name__}, {_size(self)}"
+        return html_table(title, ("parameter", "shape", "dtype"), rows)
 
     def forward(self, graph: ActiveGraph) -> Var:
         """Compute the outputs of the view's targets.

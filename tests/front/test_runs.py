@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +20,7 @@ from graphtheta.base.console import figure
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
+from graphtheta.run.log import shown
 
 pytestmark = pytest.mark.reference
 
@@ -335,3 +338,136 @@ def test_an_empty_folder_of_runs(here: Path, capsys: pytest.CaptureFixture[str])
 def test_dir_shows_public_names_alone() -> None:
     assert {*dir(gt)} == {*gt.__all__, "errors", "models", "ops"}
     assert all(hasattr(gt, name) for name in dir(gt))
+
+
+def named_classes() -> gt.Graph:
+    graph = gt.load(DATASET)
+    return graph.replace(name="<b>", meta={**graph.meta, "class_names": ("<a>", "b&", "c")})
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_objects_say_what_they_are(ranks: int) -> None:
+    def program(comm: Comm) -> dict[str, tuple[str, str]]:
+        graph = named_classes()
+        trainer = gt.Trainer(Net, graph, comm=comm, **KEYS)
+        result = trainer.fit()
+        report = trainer.class_report()
+        run = gt.Run(Net, graph, comm=comm, backend="reference")
+        every = (graph, trainer.model, trainer, run, trainer.on(graph), result, report)
+        return {type(x).__name__: (repr(x), x._repr_html_()) for x in every}
+
+    texts = run_simulated(ranks, program)[0]
+    n_edges = re.findall(r"(\S+) edges", texts["Graph"][0])[0]
+    place = f"(Net(53 parameters) on 120 nodes, {n_edges} edges"
+    assert texts["Net"][0] == "Net(53 parameters)"
+    for name in ("Trainer", "Inference", "Run"):
+        assert texts[name][0].startswith(f"{name}{place}, {ranks} workers")
+    assert texts["Trainer"][0].endswith("3 updates)")
+    assert texts["Result"][0].startswith("Result(best epoch ")
+    assert "test_accuracy 0." in texts["Result"][0] and "3 evaluations" in texts["Result"][0]
+    assert texts["ClassReport"][0] == "ClassReport(3 classes, train, val, test)"
+    for text, page in texts.values():
+        assert len(text) < 200 and "\n" not in text and "0x" not in text
+        assert page.startswith("<table>") and page.endswith("</table>")
+        assert page.count("<tr>") == page.count("</tr>") > 1
+        assert "<b>" not in page and "<a>" not in page
+    assert "&lt;b&gt;" in texts["Graph"][1]
+    assert "&lt;a&gt;" in texts["ClassReport"][1] and "b&amp;" in texts["ClassReport"][1]
+
+
+def test_a_graph_of_many_columns_is_shown_shortly() -> None:
+    graph = gt.load(DATASET).replace(
+        node_columns={f"column_{i}": np.zeros(120, np.int32) for i in range(300)}
+    )
+    assert len(repr(graph)) < 400 and "more" in repr(graph)
+
+
+class Odd(gt.Model):
+    """A model whose attributes have names of its representation."""
+
+    def __init__(self) -> None:
+        self._size = 3
+        self.named = {"a": gt.Parameter.zeros(2, 3), "b": [None, np.nan]}
+
+
+class Unmade(gt.Model):
+    def __init__(self) -> None:
+        assert repr(self) == "Unmade(0 parameters)"
+
+
+def test_models_say_what_they_are_at_any_time() -> None:
+    assert repr(Odd()) == "Odd(6 parameters)"
+    assert "<td>named.a</td><td>2 x 3</td>" in Odd()._repr_html_()
+    Unmade()
+
+
+class Stream(io.StringIO):
+    """Standard error that may be a terminal."""
+
+    def __init__(self, terminal: bool):
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("out", ["", "run"])
+@pytest.mark.parametrize(
+    ("terminal", "notebook", "progress", "shows"),
+    [
+        (True, False, None, True),
+        (True, False, False, False),
+        (False, False, None, False),
+        (False, False, True, True),
+        (False, True, None, True),
+        (False, True, False, False),
+    ],
+)
+def test_progress(
+    ranks: int,
+    out: str,
+    terminal: bool,
+    notebook: bool,
+    progress: bool | None,
+    shows: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stream = Stream(terminal)
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr(shown, "in_notebook", lambda: notebook)
+
+    def program(comm: Comm) -> int:
+        trainer = gt.Trainer("gcn", dataset=DATASET, comm=comm, out=out, **KEYS)
+        return len(trainer.fit(progress=progress).history)
+
+    assert run_simulated(ranks, program) == [3] * ranks
+    written = stream.getvalue()
+    assert bool(written) == shows
+    if shows:
+        assert "epoch/s" in written
+        # of one rank alone
+        assert written.count("0/3") == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_progress_goes_when_training_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    bars: list[Any] = []
+    begin = shown.Shown.begin
+
+    def begun(self: shown.Shown, history: list[dict[str, Any]]) -> None:
+        begin(self, history)
+        bars.append(self._bar)
+
+    monkeypatch.setattr(shown.Shown, "begin", begun)
+    monkeypatch.setattr("sys.stderr", Stream(True))
+    with pytest.raises(ZeroDivisionError):
+        gt.Trainer("gcn", dataset=DATASET, **KEYS).fit(callbacks=[Failing()])
+    assert bars[0].disable
+
+
+class Failing(gt.Callback):
+    def on_epoch(self, now: Any) -> bool | None:
+        raise ZeroDivisionError

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from graphtheta.base.arguments import checked
+from graphtheta.base.html import html_table
 from graphtheta.base.npy import in_files
 from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import TypedRows
@@ -457,6 +458,14 @@ class GraphArrays:
         }
 
     def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name}: {', '.join(self._parts())})"
+
+    def _repr_html_(self) -> str:
+        title = f"{type(self).__name__} {self.name}"
+        return html_table(title, (), [(part,) for part in self._parts()])
+
+    def _parts(self) -> list[str]:
+        """What the graph consists of, a short text each."""
         parts = [f"{self.n_nodes:,} nodes", f"{self.n_edges:,} edges"]
         parts += (
             [f"{self.n_features} {'sparse ' if self.has_sparse_features else ''}features"]
@@ -465,7 +474,7 @@ class GraphArrays:
         )
         parts += [f"{self.n_edge_features} edge attributes"] if self.n_edge_features else []
         parts += [
-            f"{field.replace('_', ' ')} {', '.join(getattr(self, field))}"
+            f"{field.replace('_', ' ')} {listed(list(getattr(self, field)))}"
             for field in COLUMNS
             if getattr(self, field)
         ]
@@ -485,7 +494,7 @@ class GraphArrays:
                 if self.n_splits == 1
                 else f"{self.n_splits} splits, the first {sizes}"
             )
-        return f"{type(self).__name__}({self.name}: {', '.join(parts)})"
+        return parts
 
 
 def _checked(

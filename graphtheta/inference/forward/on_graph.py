@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from graphtheta.base.arguments import checked
+from graphtheta.base.console import figure
+from graphtheta.base.html import html_table
 from graphtheta.base.wording import did_you_mean
 from graphtheta.engine.layer.stages import Stages
 from graphtheta.engine.train.step import QUIET
@@ -61,6 +63,22 @@ class ModelOnGraph:
         self.model = setup.model
         self.partition = setup.partition
         self.probe = setup.probe
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{value} {name}" for name, value in self._facts())
+        return f"{type(self).__name__}({self.model!r} on {facts})"
+
+    def _repr_html_(self) -> str:
+        rows = [("model", repr(self.model)), *self._facts()]
+        return html_table(type(self).__name__, (), rows)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What is said of it beside the model: names of numbers, and the numbers."""
+        return [
+            ("nodes", figure(self.partition.n_nodes)),
+            ("edges", figure(self.partition.n_edges)),
+            ("workers", figure(self.comm.size)),
+        ]
 
     @cached_property
     def columns_read(self) -> list[str]:

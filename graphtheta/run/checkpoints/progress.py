@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from graphtheta.base.console import figure
+from graphtheta.base.html import html_table
+
 # seconds between two checks for a request to stop
 CHECK_EVERY = 2.0
 # what an evaluation changes, besides the history
 STANDING = ("measured", "waited", "quality", "best_epoch", "metrics", "audit")
 
 
-@dataclass
+@dataclass(repr=False)
 class Result:
     """The result of a run.
 
@@ -28,6 +31,7 @@ class Result:
             there are not two classes.
         eval_fanout: Numbers of neighbours of the sampled neighbourhoods that metrics are about;
             empty for exact metrics.
+        metric: Name of the metric that the best epoch is the best of.
     """
 
     best_epoch: int = 0
@@ -36,6 +40,26 @@ class Result:
     seconds: float = 0.0
     positive: str = ""
     eval_fanout: str = ""
+    metric: str = ""
+
+    def __repr__(self) -> str:
+        values = "".join(
+            f", {name} {figure(x)}"
+            for name, x in self.metrics.items()
+            if name.partition("_")[2] == self.metric
+        )
+        n = len(self.history)
+        evaluations = f"{n:,} evaluation{'s' * (n != 1)}"
+        return f"Result(best epoch {self.best_epoch}{values}; {evaluations}, {self.seconds:.1f} s)"
+
+    def _repr_html_(self) -> str:
+        pairs = [name.partition("_")[::2] for name in self.metrics]
+        splits = list(dict.fromkeys(split for split, _ in pairs))
+        rows = [
+            (name, *(figure(self.metrics.get(f"{split}_{name}", "")) for split in splits))
+            for name in dict.fromkeys(name for _, name in pairs)
+        ]
+        return html_table(f"best epoch {self.best_epoch}", ("metric", *splits), rows)
 
 
 class Progress(BaseModel):
@@ -148,7 +172,7 @@ class Progress(BaseModel):
             update={"losses": self.losses.copy(), "history": self.history.copy()}
         )
 
-    def result(self, positive: str = "", eval_fanout: str = "") -> Result:
+    def result(self, positive: str = "", eval_fanout: str = "", metric: str = "") -> Result:
         """The result of the run; for the arguments see there."""
         return Result(
             best_epoch=self.best_epoch,
@@ -157,6 +181,7 @@ class Progress(BaseModel):
             seconds=self.seconds,
             positive=positive,
             eval_fanout=eval_fanout,
+            metric=metric,
         )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from graphtheta.base.console import figure, table
+from graphtheta.base.html import html_table
 from graphtheta.ops.functions.metrics.counts import class_report
 from graphtheta.ops.functions.metrics.curves import precision_recall
 from graphtheta.tasks.evaluation.evaluate import Decisions
@@ -85,6 +86,19 @@ class ClassReport(BaseModel):
             positive=positive,
             confusion={split: matrix.tolist() for split, matrix in found.matrices.items()},
             curves={split: [*map(precision_recall, of)] for split, of in found.curves.items()},
+        )
+
+    def __repr__(self) -> str:
+        splits = "".join(f", {name}" for name in self.splits)
+        positive = f"; positive class {self.positive}" if self.positive else ""
+        return f"ClassReport({len(self.names):,} classes{splits}{positive})"
+
+    def __str__(self) -> str:
+        return "\n\n".join(f"{split}\n{self.text(split)}" for split in self.splits) or repr(self)
+
+    def _repr_html_(self) -> str:
+        return "".join(
+            html_table(split, ("class", *COLUMNS), self.rows(split)) for split in self.splits
         )
 
     def rows(self, split: str) -> list[tuple[str, ...]]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from graphtheta.base.arguments import checked
-from graphtheta.base.console import complain, say
+from graphtheta.base.console import complain, figure, say
 from graphtheta.base.logger import logger
 from graphtheta.engine.runtime.timeline import TRACE_FILE, tracing
 from graphtheta.engine.store.table import VALUE
@@ -98,6 +98,9 @@ class Trainer(Session):
     def step(self) -> int:
         """Updates made so far."""
         return self.training.step
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [*super()._facts(), ("updates", figure(self.step))]
 
     @checked
     def fit(
@@ -188,7 +191,7 @@ class Trainer(Session):
             if job.save_predictions:
                 self._save_predictions(again=trains)
             calls.call("on_end", run, self.step)
-            return run.result(self.positive, **job.evaluation_entry)
+            return run.result(self.positive, metric=self.setup.metric, **job.evaluation_entry)
 
     def _check_folder(self) -> None:
         """Check that the run's folder holds nothing of others; errors are raised on all ranks."""
