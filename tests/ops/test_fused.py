@@ -2,7 +2,7 @@
 same on any number of threads.
 
 Compiling takes about half a second a kernel, so one program holds many expressions as new edge
-values where it can.
+values, or as messages with totals of their own, where it can.
 """
 
 from __future__ import annotations
@@ -170,6 +170,18 @@ def test_rowwise_primitives(group, dtype):
     assert {f"edge {name}" for name in group} <= found[0].keys()
 
 
+def each(messages, sums, edge_values=None, **keys):
+    """``both`` of one program with a message for each total."""
+
+    def gather(e):
+        made = {name: message(e) for name, message in messages.items()}
+        if edge_values is None:
+            return made
+        return made, {name: value(e) for name, value in edge_values.items()}
+
+    return both(gather, sums, **keys)
+
+
 SCORES = {
     "softmax": lambda e: (
         gt.softmax(gt.leaky_relu(e.src.s + e.dst.t + gt.matmul(e.attr, parameter(3, 2)), 0.2))
@@ -269,10 +281,20 @@ def test_what_is_saved_is_what_would_be_computed(name, monkeypatch):
     assert any(saved.values()) == (name not in ("softmax alone", "softmax, full width"))
 
 
+# those that are no program of their own because of what they leave out or hold
+TOGETHER = ("rowless", "heads", "deep", "used again", "float and double use")
+
+
 @pytest.mark.second
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", [name for name in SHAPES if name not in TOGETHER])
 def test_shapes(name):
     both(SHAPES[name])
+
+
+@pytest.mark.second
+def test_shapes_of_several_messages():
+    messages = {f"m{i}": SHAPES[name] for i, name in enumerate(TOGETHER)}
+    each(messages, dict.fromkeys(messages, "sum"))
 
 
 @pytest.mark.second
@@ -285,7 +307,8 @@ def test_without_training(name):
 @pytest.mark.parametrize(
     "dtype, direction, sum",
     [
-        *(("float64", "in", sum) for sum in SUMS),
+        # the others by themselves are those of other tests
+        *(("float64", "in", sum) for sum in ("min", "var", ("mean", "min", "std"))),
         ("float64", "both", ALL_SUMS),
         ("float32", "out", ALL_SUMS),
     ],
@@ -299,13 +322,13 @@ SEVERAL = {"near": "std", "far": "max", "all": "mean", "own": "sum", "same": "va
 
 
 def several(e):
-    product = e.src.z * e.dst.y
+    both_ends = e.src.z * e.dst.y
     return {
-        "near": gt.tanh(product),
+        "near": gt.tanh(both_ends),
         "far": e.src.z - e.dst.s,
-        "all": product @ parameter(3, 3),
-        "same": product,
-        "own": gt.softmax(e.src.s + e.dst.t) * product,
+        "all": both_ends @ parameter(3, 3),
+        "same": both_ends,
+        "own": gt.softmax(e.src.s + e.dst.t) * both_ends,
     }
 
 
@@ -328,44 +351,49 @@ def test_no_sum():
     both(lambda e: gt.tanh(e.src.z) * e.dst.y, None)
 
 
+def product(e):
+    """And a new edge value."""
+    return e.src.z * e.dst.s, {"new": e.src.s + e.dst.t}
+
+
 @pytest.mark.second
-@pytest.mark.parametrize("sum", ["sum", ("mean", "max")], ids=str)
-def test_edges_that_stand_for_several(sum):
-    both(SCORES["softmax alone"], sum, scale=True)
-    both(lambda e: e.src.z * e.dst.s, sum, scale=True)
+@pytest.mark.parametrize(
+    "gather, sum",
+    [(SCORES["softmax alone"], "sum"), (product, ("mean", "max"))],
+    ids=["softmax", "product"],
+)
+def test_edges_that_stand_for_several(gather, sum):
+    both(gather, sum, scale=True)
 
 
 INTEGERS = {
     "index": lambda e: (
         gt.embedding(parameter(9, 2, 3), gt.minimum(e.kind * 2 + e.src.k, 8)) * e.src.z
     ),
-    "rows of integers": lambda e: gt.where(
+    "rows": lambda e: gt.where(
         e.time - e.dst.k < 3**18, e.src.z, gt.cast(gt.absolute(-e.kind), parameter.dtype) * e.dst.y
     ),
-    "of floats": lambda e: (
+    "floats": lambda e: (
         gt.embedding(parameter(4, 2), gt.maximum(gt.cast(gt.tanh(e.src.a) * 4.0, "int64"), 0))
         * e.src.s
     ),
-    "of masks": lambda e: (
+    "masks": lambda e: (
         gt.embedding(parameter(4, 2), (e.src.a > 0) + e.src.b * (e.kind > 1)) * e.dst.t
     ),
-    "left behind": lambda e: (
-        e.src.z,
-        {
-            "code": e.kind * 3 - e.src.k,
-            "large": e.time + e.kind,
-            "near": gt.cast(e.src.z > 0, "int32"),
-        },
-    ),
+}
+LEFT_BEHIND = {
+    "code": lambda e: e.kind * 3 - e.src.k,
+    "large": lambda e: e.time + e.kind,
+    "near": lambda e: gt.cast(e.src.z > 0, "int32"),
 }
 
 
 @pytest.mark.second
-@pytest.mark.parametrize("name", INTEGERS)
-def test_integers_are_computed_as_integers(name):
-    found = both(INTEGERS[name], dtype="float32", size=2)
-    if name == "left behind":
-        assert {found[0][f"edge {n}"].dtype.name for n in ("code", "large")} == {"int64"}
+def test_integers_are_computed_as_integers():
+    sums = dict.fromkeys(INTEGERS, "sum")
+    found = each(INTEGERS, sums, LEFT_BEHIND, dtype="float32", size=2)[0]
+    assert {f"total {name}" for name in INTEGERS} <= found.keys()
+    assert {found[f"edge {n}"].dtype.name for n in ("code", "large")} == {"int64"}
 
 
 @pytest.mark.second
@@ -384,10 +412,12 @@ def test_integers_and_masks_of_wide_rows():
 @pytest.mark.parametrize("shape", [(128, 41), (0,), (2, 0), (1,), (1, 1)], ids=str)
 def test_widths(shape):
     nodes = {"z": shape, "y": shape, "s": shape[:1]}
-    both(lambda e: gt.tanh(e.src.z * e.dst.y), ("sum", "max"), nodes=nodes)
-    both(
-        lambda e: gt.softmax(e.src.s + e.dst.s) * gt.reshape(gt.tanh(e.src.z), *shape), nodes=nodes
-    )
+    messages = {
+        "near": lambda e: gt.tanh(e.src.z * e.dst.y),
+        "far": lambda e: gt.tanh(e.src.z * e.dst.y),
+        "own": lambda e: gt.softmax(e.src.s + e.dst.s) * gt.reshape(gt.tanh(e.src.z), *shape),
+    }
+    each(messages, {"near": "sum", "far": "max", "own": "sum"}, nodes=nodes)
 
 
 class Weighted(Layer):
@@ -451,12 +481,9 @@ def test_masked_scores_weigh_nothing(masked, power):
     assert not found["total "][:, 0].any() and (masked == "all") == (not found["total "].any())
 
 
-# scores that all in-edges of a node share: small, large, and large products that are not exact
-COMMON = (
-    lambda e: gt.stop_gradient(e.src.s * 0.0),
-    lambda e: gt.stop_gradient(e.src.s * 0.0 - 1e9),
-    lambda e: gt.stop_gradient((e.src.s * 0.0 + 1.2345e9) * e.dst.s),
-)
+# scores that all in-edges of a node share, as a number times what is added to a share of a value of
+# the receiver: small, large, and large products that are not exact
+COMMON = ((0.0, 1.0, 0.0), (-1e9, 1.0, 0.0), (1.2345e9, 0.0, 1.0))
 
 
 @pytest.mark.one_in(0, 3)
@@ -464,8 +491,17 @@ COMMON = (
 @pytest.mark.parametrize("power, scale", [(1, False), (1, True), (2, False), (2, True)])
 def test_what_all_scores_of_a_node_have_in_common_changes_no_weight(power, scale, dtype):
     """As where all neighbours of a node are masked by a large negative number."""
-    gather = lambda common: lambda e: gt.softmax(common(e)) ** power * e.src.z
-    equal, *large = (both(gather(common), dtype=dtype, scale=scale)[0] for common in COMMON)
+
+    def gather(e, numbers):
+        # of parameters, so that all run the same kernels
+        factor, added, share = (gt.Parameter(np.full(2, x, dtype)) for x in numbers)
+        common = gt.stop_gradient((e.src.s * 0.0 + factor) * (e.dst.s * share + added))
+        return gt.softmax(common) ** power * e.src.z
+
+    equal, *large = (
+        both(lambda e, numbers=numbers: gather(e, numbers), dtype=dtype, scale=scale)[0]
+        for numbers in COMMON
+    )
     for found in large:
         for name, x in found.items():
             np.testing.assert_allclose(
@@ -484,14 +520,13 @@ def test_differences_are_taken_in_the_order_in_which_they_are_written(dtype):
     is rounded.
     """
     far = lambda x: gt.sin(x) * 0.0 + 1e9
-    written, exact = (
-        both(gather, dtype=dtype)[0]
-        for gather in (
-            lambda e: (far(e.src.s) - far(e.dst.s)) - e.dst.t,
-            lambda e: e.src.s * 0.0 - e.dst.t,
-        )
-    )
-    np.testing.assert_allclose(written["total "], exact["total "], rtol=0, atol=100 * DTYPES[dtype])
+    messages = {
+        "written": lambda e: (far(e.src.s) - far(e.dst.s)) - e.dst.t,
+        "exact": lambda e: e.src.s * 0.0 - e.dst.t,
+    }
+    found = each(messages, dict.fromkeys(messages, "sum"), dtype=dtype)[0]
+    written, exact = (found[f"total {name}"] for name in messages)
+    np.testing.assert_allclose(written, exact, rtol=0, atol=100 * DTYPES[dtype])
 
 
 @pytest.mark.second
@@ -504,15 +539,16 @@ def test_a_masked_edge_before_and_after_others():
 @pytest.mark.second
 def test_nan_shows():
     bad = lambda e: gt.sqrt(e.src.s - 100.0)
-    for gather, sum in (
-        (bad, "max"),
-        (bad, "sum"),
-        (lambda e: gt.relu(bad(e)), "sum"),
-        (lambda e: gt.softmax(bad(e)) * e.src.z, "sum"),
-    ):
-        with np.errstate(all="ignore"):
-            found = both(gather, sum)[0]
-        assert np.isnan(found["total "]).any()
+    messages = {
+        "near": bad,
+        "far": bad,
+        "all": lambda e: gt.relu(bad(e)),
+        "own": lambda e: gt.softmax(bad(e)) * e.src.z,
+    }
+    with np.errstate(all="ignore"):
+        found = each(messages, {**dict.fromkeys(messages, "sum"), "far": "max"})[0]
+    for name in messages:
+        assert np.isnan(found[f"total {name}"]).any(), name
 
 
 @pytest.mark.second
@@ -548,8 +584,11 @@ def test_threads_change_no_bit(monkeypatch):
 
 
 @pytest.mark.second
-@pytest.mark.parametrize("gather, sum", [("softmax", "sum"), ("mul", "max"), ("matmul", "mean")])
-def test_hubs_are_cut(gather, sum, monkeypatch):
+@pytest.mark.parametrize(
+    "gather, sum, scale",
+    [("softmax", "sum", False), ("mul", "max", True), ("matmul", "mean", False)],
+)
+def test_hubs_are_cut(gather, sum, scale, monkeypatch):
     """One node sends to all others and receives from all: its edges are summed in pieces."""
     monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 8)
     assert edges.cut(np.array([0, 50, 52, 60]), np.arange(3)).hubs.tolist() == [0] * 5
@@ -559,8 +598,8 @@ def test_hubs_are_cut(gather, sum, monkeypatch):
         np.concatenate((ring, hub, ring)), np.concatenate((hub, ring, np.roll(ring, 1))), 60
     )
     program = {**SCORES, **ROWWISE}[gather]
-    both(program, sum, direction="both", graph=graph)
-    both(program, sum, graph=graph, size=3, scale=True)
+    both(program, sum, direction="both", scale=scale, graph=graph)
+    both(program, sum, scale=scale, graph=graph, size=3)
 
 
 @pytest.mark.second
@@ -569,7 +608,7 @@ def test_odd_graphs(name):
     graph = graphs.odd_graphs()[name]
     for size in range(1, min(4, graph.n_nodes + 1)):
         both(SCORES["softmax"], direction="both", graph=graph, size=size)
-        both(lambda e: e.src.z * e.dst.s, ("mean", "max"), graph=graph, size=size)
+        both(product, ("mean", "max"), graph=graph, size=size)
 
 
 @pytest.mark.second
@@ -577,12 +616,7 @@ def test_odd_graphs(name):
 def test_ranks_and_placements(placement):
     for size in (2, 4):
         both(SCORES["softmax"], direction="both", size=size, placement=placement)
-        both(
-            lambda e: (e.src.z * e.dst.s, {"new": e.src.s + e.dst.t}),
-            ("mean", "max"),
-            size=size,
-            placement=placement,
-        )
+        both(product, ("mean", "max"), size=size, placement=placement)
 
 
 @pytest.mark.second
