@@ -179,12 +179,10 @@ KEYS: dict[str, tuple[str, ...]] = {
     "trace": ("profile", "profiler"),
     "log_level": ("verbose", "verbosity", "logging_level"),
 }
-# arguments of layers, optimisers and functions of the library that are no keys
+# arguments of modules that are no keys
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "d_in": ("in_channels", "in_features", "in_feats", "in_dim", "input_dim"),
     "d_out": ("out_channels", "out_features", "out_feats", "out_dim", "output_dim"),
-    "concat": ("concat_heads",),
-    "slope": ("negative_slope",),
 }
 # values of keys
 VALUES: dict[str, tuple[str, ...]] = {

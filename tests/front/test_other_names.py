@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 import graphtheta as gt
 from graphtheta.base.other_names import ARGUMENTS, KEYS, MEANT, VALUES
 from graphtheta.base.wording import did_you_mean
-from graphtheta.errors import ConfigError
+from graphtheta.errors import ArgumentError, ConfigError
 from graphtheta.models.registry import MODELS
 from graphtheta.run.job.flag import Parser
 from graphtheta.run.job.job import Job, choices
@@ -25,12 +24,12 @@ def test_each_name_leads_to_one_that_exists() -> None:
     assert sorted(KEYS.keys() - FIELDS.keys()) == []
     values = {str(value) for key in FIELDS for value in choices(key)} | {*MODELS, *SAMPLERS}
     assert sorted(VALUES.keys() - values) == []
-    arguments = {
-        name
-        for layer in (gt.models.GAT, gt.models.GATv2)
-        for name in inspect.signature(layer).parameters
-    }
-    assert sorted(ARGUMENTS.keys() - arguments) == []
+    for argument, others in ARGUMENTS.items():
+        for other in others:
+            with pytest.raises(ArgumentError) as of_module:
+                gt.Linear(**{other: 1})
+            asked = f"no argument '{other}' (did you mean '{argument}'?)"
+            assert asked in str(of_module.value)
 
 
 def test_no_name_has_a_meaning_of_its_own() -> None:
