@@ -18,15 +18,8 @@ FOLDER_HELP = "folder of the named graphs [$GRAPHTHETA_DATA, else one in the use
 UNKNOWN = "unknown"
 
 
-def datasets(argv: list[str]) -> int:
-    """List the named data sets.
-
-    Args:
-        argv: Names and flags.
-
-    Returns:
-        Exit code.
-    """
+def parser_of_datasets() -> Parser:
+    """The flags of the command."""
     parser = Parser(
         "datasets",
         "List the named data sets, or the files of some of them: size, SHA-256 and public address.",
@@ -36,7 +29,19 @@ def datasets(argv: list[str]) -> int:
     parser.add_argument("names", metavar="NAME", nargs="*", help="show the files of these")
     parser.add_argument("--json", action="store_true", help="print all that is known, as JSON")
     parser.add_argument("--data-dir", metavar="FOLDER", help=FOLDER_HELP)
-    options, _ = parser.read(argv)
+    return parser
+
+
+def datasets(argv: list[str]) -> int:
+    """List the named data sets.
+
+    Args:
+        argv: Names and flags.
+
+    Returns:
+        Exit code.
+    """
+    options, _ = parser_of_datasets().read(argv)
     if launched()[0]:
         return 0
     for name in options.names:
@@ -52,15 +57,8 @@ def datasets(argv: list[str]) -> int:
     return 0
 
 
-def download(argv: list[str]) -> int:
-    """Get named data sets into the data folder.
-
-    Args:
-        argv: Names and flags.
-
-    Returns:
-        Exit code.
-    """
+def parser_of_download() -> Parser:
+    """The flags of the command."""
     parser = Parser(
         "download",
         "Get named data sets from their public addresses, or from a mirror or folder, into the data"
@@ -76,7 +74,19 @@ def download(argv: list[str]) -> int:
         help="a mirror or folder that has NAME.npz or the original files [public addresses]",
     )
     parser.add_argument("--data-dir", metavar="FOLDER", help=FOLDER_HELP)
-    options, _ = parser.read(argv)
+    return parser
+
+
+def download(argv: list[str]) -> int:
+    """Get named data sets into the data folder.
+
+    Args:
+        argv: Names and flags.
+
+    Returns:
+        Exit code.
+    """
+    options, _ = parser_of_download().read(argv)
     if launched()[0]:
         return 0
     for name in options.names:

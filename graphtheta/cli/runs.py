@@ -11,15 +11,8 @@ from graphtheta.inspect.reports.runs import compare_runs
 from graphtheta.run.job.flag import Parser
 
 
-def runs(argv: list[str]) -> int:
-    """List and compare runs.
-
-    Args:
-        argv: Folder and flags.
-
-    Returns:
-        Exit code.
-    """
+def parser_of_runs() -> Parser:
+    """The flags of the command."""
     parser = Parser(
         "runs",
         "List the runs in a folder: the keys that differ between them, and the metrics of their"
@@ -29,7 +22,19 @@ def runs(argv: list[str]) -> int:
     )
     parser.add_argument("folder", metavar="FOLDER", nargs="?", default="runs", help="[runs]")
     parser.add_argument("--json", metavar="FILE", help="write all metrics and keys to this file")
-    options, _ = parser.read(argv)
+    return parser
+
+
+def runs(argv: list[str]) -> int:
+    """List and compare runs.
+
+    Args:
+        argv: Folder and flags.
+
+    Returns:
+        Exit code.
+    """
+    options, _ = parser_of_runs().read(argv)
     if launched()[0]:
         return 0
     comparison = compare_runs(Path(options.folder))
