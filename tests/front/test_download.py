@@ -15,6 +15,8 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.request import Request
 
 import numpy as np
 import pytest
@@ -377,6 +379,39 @@ def test_redirects_are_followed(
         server.files[f"/elsewhere{path}"] = server.files.pop(path)
         server.faults[path] = "redirect"
     assert main(["download", name]) == 0 and gt.load(name).n_nodes == 8
+
+
+@pytest.mark.parametrize(
+    "first, then, follows",
+    [
+        ("https://a/x", "https://b/x", True),
+        ("http://a/x", "https://b/x", True),
+        ("http://a/x", "http://b/x", True),
+        ("https://a/x", "http://b/x", False),
+    ],
+)
+def test_no_redirection_leaves_encryption(first: str, then: str, follows: bool) -> None:
+    words = {"fp": None, "code": 302, "msg": "Found", "headers": {}, "newurl": then}
+    request = Request(first)
+    if follows:
+        made = download.SafeRedirects().redirect_request(request, **words)
+        assert made.full_url == then
+    else:
+        with pytest.raises(URLError, match="not encrypted"):
+            download.SafeRedirects().redirect_request(request, **words)
+
+
+def test_an_interrupt_leaves_nothing(
+    server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    name = publish(monkeypatch, server)
+    monkeypatch.setattr(download, "check_graph", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        main(["download", name])
+    assert left_in(folder) == []
 
 
 def test_without_a_network(

@@ -328,12 +328,24 @@ WHOSE = {
 }
 
 
+class SafeRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection from an encrypted to a plain address: a first download is trusted."""
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: Any
+    ) -> Any:
+        if req.full_url.startswith("https://") and not newurl.startswith("https://"):
+            raise urllib.error.URLError(f"it redirects to {newurl}, which is not encrypted")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def opened(address: str, remedy: str) -> tuple[IO[bytes], int | None]:
     """A file at an address or in a folder, open to read, and its size if that is stated."""
     try:
         if address.startswith(WEB):
             request = urllib.request.Request(address, headers={"User-Agent": "graphtheta"})
-            stream = urllib.request.urlopen(request, timeout=PATIENCE)
+            opener = urllib.request.build_opener(SafeRedirects)
+            stream = opener.open(request, timeout=PATIENCE)
             length = stream.headers.get("Content-Length", "")
             return stream, int(length) if length.isdecimal() else None
         path = Path(address)
