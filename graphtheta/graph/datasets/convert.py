@@ -29,7 +29,8 @@ DAMAGED = (OSError, EOFError, ValueError, zlib.error, tarfile.TarError)
 # files of an archive of triples, in the order of their codes in edge_split
 TRIPLE_PARTS = ("train.txt", "valid.txt", "test.txt")
 
-Arrays = dict[str, np.ndarray]
+# arrays by their names in the npz file
+Arrays = dict[str, Any]
 
 
 def sparse_parts(x: Any) -> Arrays:
