@@ -12,6 +12,7 @@ from graphtheta.errors import ConfigError, FormatError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.datasets import dataset
 from graphtheta.graph.datasets.dataset import data_dirs, load
+from graphtheta.graph.datasets.sources import FACTS
 
 FOLDER = Path(
     os.environ.get("GRAPHTHETA_DATA", Path(__file__).resolve().parents[3] / "shared" / "data")
@@ -146,6 +147,10 @@ def test_named_graphs(name):
     assert (g.n_nodes, g.n_edges, g.n_features, g.n_edge_features, g.n_classes, *counts) == FIGURES[
         name
     ]
+    # what the list of data sets says
+    facts = FACTS[name]
+    assert FIGURES[name][:3] == (facts.nodes, facts.edges, facts.features)
+    assert g.n_classes == facts.classes
     g.require_training()
 
 
