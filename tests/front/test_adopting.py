@@ -47,6 +47,7 @@ PYG: dict[str, Any] = {
     "gin": lambda g, nn, deg: g.GINConv(perceptron(nn), eps=0.3),
     "gin trained": lambda g, nn, deg: g.GINConv(perceptron(nn, nn.LayerNorm(8)), train_eps=True),
     "gin norm": lambda g, nn, deg: g.GINConv(perceptron(nn, nn.BatchNorm1d(8))),
+    "gin linear": lambda g, nn, deg: g.GINConv(nn.Linear(D, 5)),
     "transformer": lambda g, nn, deg: g.TransformerConv(D, 5, heads=2),
     "transformer beta": lambda g, nn, deg: g.TransformerConv(D, 5, heads=2, beta=True, edge_dim=A),
     "transformer mean": lambda g, nn, deg: g.TransformerConv(
@@ -163,6 +164,75 @@ def test_a_layer_of_dgl_has_the_same_outputs(name: str, dtype: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCES[dtype] * scale)
 
 
+ENDS = ("att_src", "att_dst")
+NORM = ("1.weight", "1.bias", "1.running_mean", "1.running_var")
+
+
+def perceptron_state() -> dict[str, np.ndarray]:
+    return {"0.weight": np.ones((5, 4)), "2.weight": np.ones((3, 5))}
+
+
+def gru(d_in: int, d_out: int) -> dict[str, np.ndarray]:
+    ends = {"ih": d_in, "hh": d_out}
+    return {
+        **{f"weight_{end}": np.ones((3 * d_out, d)) for end, d in ends.items()},
+        **{f"bias_{end}": np.ones(3 * d_out) for end in ends},
+    }
+
+
+# what PyTorch Geometric computes with these options, no layer of ours does
+PYG_REFUSED: dict[str, tuple[Any, str]] = {
+    "lazy": (lambda g, nn: g.GCNConv(-1, 5), "lin.weight has no values yet"),
+    "fill": (lambda g, nn: g.GATv2Conv(D, 5, edge_dim=A, fill_value=1.0), "fill_value=1.0"),
+    "slope": (
+        lambda g, nn: g.GINConv(nn.Sequential(nn.Linear(D, 5), nn.LeakyReLU(0.3), nn.Linear(5, 5))),
+        "negative_slope=0.3",
+    ),
+}
+SUMS: dict[str, Any] = {
+    "gcn": lambda g, nn, **keys: g.GCNConv(D, 5, **keys),
+    "gat": lambda g, nn, **keys: g.GATConv(D, 5, **keys),
+    "gatv2": lambda g, nn, **keys: g.GATv2Conv(D, 5, **keys),
+    "gin": lambda g, nn, **keys: g.GINConv(perceptron(nn), **keys),
+    "gine": lambda g, nn, **keys: g.GINEConv(perceptron(nn), edge_dim=A, **keys),
+    "transformer": lambda g, nn, **keys: g.TransformerConv(D, 5, **keys),
+    "appnp": lambda g, nn, **keys: g.APPNP(3, 0.1, **keys),
+    "gcnii": lambda g, nn, **keys: g.GCN2Conv(D, 0.1, **keys),
+}
+PYG_REFUSED |= {
+    f"{name} {key}": (
+        lambda g, nn, make=make, key=key, value=value: make(g, nn, **{key: value}),
+        f"{key}='{value}'",
+    )
+    for name, make in SUMS.items()
+    for key, value in (("aggr", "max"), ("flow", "target_to_source"))
+}
+PYG_REFUSED |= {
+    "sage flow": (
+        lambda g, nn: g.SAGEConv(D, 5, flow="target_to_source"),
+        "flow='target_to_source'",
+    )
+}
+
+
+@pytest.mark.second
+@pytest.mark.parametrize("name", PYG_REFUSED)
+def test_options_that_only_pytorch_geometric_has_are_refused(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    pyg = pytest.importorskip("torch_geometric.nn")
+    make, said = PYG_REFUSED[name]
+    with pytest.raises(ConfigError, match=said):
+        gt.from_torch(make(pyg, torch.nn))
+
+
+@pytest.mark.parametrize("short", ["float16", "bfloat16"])
+def test_weights_of_16_bits_are_taken_in_32(short: str) -> None:
+    torch = pytest.importorskip("torch")
+    theirs = torch.nn.Linear(4, 3).to(getattr(torch, short))
+    layer = gt.from_torch(theirs)
+    np.testing.assert_array_equal(layer.weight.value, theirs.weight.detach().float().numpy().T)
+
+
 def test_weights_of_a_model_are_given_by_prefixes() -> None:
     rng = np.random.default_rng(0)
     state = {
@@ -199,6 +269,34 @@ def test_weights_of_a_model_are_given_by_prefixes() -> None:
         (lambda: GAT(4, 3), {}, "needs lin.weight or lin_src.weight or fc.weight"),
         (lambda: Transformer(4, 3), {}, "needs lin_query.weight, and the state dict has nothing"),
         (lambda: gt.models.DotDecoder(), {}, "DotDecoder cannot take weights"),
+        # as many numbers, in other axes
+        (lambda: GCN(4, 3, bias=False), {"lin.weight": np.ones((4, 3))}, r"has shape \[3, 4\]"),
+        (
+            lambda: GAT(8, 4, 2, bias=False),
+            {"lin.weight": np.ones((8, 8)), **dict.fromkeys(ENDS, np.ones((1, 4, 2)))},
+            r"att_src has shape \[4, 2\], the model needs \[2, 4\]",
+        ),
+        (lambda: gt.GRUCell(4, 3), {**gru(4, 4)}, "do not have the shapes of GRUCell"),
+        (
+            lambda: gt.MLP(4, [5], 3, bias=False),
+            {**perceptron_state(), "0.bias": np.ones(5)},
+            "has 0.bias, which MLP with these options does not have",
+        ),
+        (
+            lambda: gt.MLP(4, [5], 3, last_bias=False),
+            {**perceptron_state(), "0.bias": np.ones(5), "2.bias": np.ones(3)},
+            "has 2.bias, which MLP",
+        ),
+        (
+            lambda: gt.MLP(4, [5], 3, norm="layer", bias=False),
+            {**perceptron_state(), **dict.fromkeys(NORM, np.ones(5))},
+            "has 1.running_mean, 1.running_var, which MLP",
+        ),
+        (
+            lambda: gt.MLP(4, [5], 3),
+            {"lins.0.weight": np.ones((5, 4)), "lins.1.weight": np.ones((3, 5))},
+            "weights of lins; expected 2 numbered parts of a Sequential",
+        ),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(layer: Any, state: Any, said: str) -> None:
@@ -224,6 +322,25 @@ def test_what_is_no_layer_is_refused() -> None:
         (lambda nn: nn.LayerNorm((2, 3)), "normalized_shape"),
         (lambda nn: nn.LayerNorm(3, eps=1e-3), "eps=0.001"),
         (lambda nn: nn.GRUCell(3, 4, bias=False), "bias=False"),
+        *(
+            (lambda nn, middle=middle: perceptron(nn, *middle(nn)), said)
+            for middle, said in (
+                (lambda nn: [nn.BatchNorm1d(8, eps=0.1)], "eps=0.1"),
+                (lambda nn: [nn.BatchNorm1d(8, affine=False)], "affine=False"),
+                (lambda nn: [nn.LayerNorm(8, eps=0.1)], "eps=0.1"),
+            )
+        ),
+        *(
+            (
+                lambda nn, act=act: nn.Sequential(nn.Linear(3, 4), act(nn), nn.Linear(4, 2)),
+                said,
+            )
+            for act, said in (
+                (lambda nn: nn.LeakyReLU(0.2), "negative_slope=0.2"),
+                (lambda nn: nn.ELU(2.0), "alpha=2.0"),
+                (lambda nn: nn.GELU("tanh"), "approximate='tanh'"),
+            )
+        ),
         (lambda nn: nn.Conv1d(3, 4, 1), "Conv1d has no counterpart"),
     ],
 )

@@ -92,7 +92,22 @@ def _into_parts(arrays: Arrays, model: Module, names: Mapping[str, str]) -> Modu
 def _arrays(source: Any) -> Arrays:
     """The arrays of a layer or state dict."""
     state = source if isinstance(source, Mapping) else source.state_dict()
-    return {
-        str(name): np.array(x.detach().cpu().numpy() if hasattr(x, "detach") else x)
-        for name, x in state.items()
-    }
+    return {str(name): _array(str(name), x) for name, x in state.items()}
+
+
+def _array(name: str, x: Any) -> np.ndarray:
+    """A tensor or array as an array of its own; floats of 16 bits in 32.
+
+    Raises:
+        ConfigError: The tensor has no values yet.
+    """
+    if hasattr(x, "materialize"):
+        raise ConfigError(
+            f"gt.from_torch: {name} has no values yet; call the layer once, which gives it a width"
+        )
+    if hasattr(x, "detach"):
+        x = x.detach().cpu()
+        short = x.is_floating_point() and x.element_size() < 4
+        x = (x.float() if short else x).numpy()
+    values = np.array(x)
+    return values.astype(np.float32) if values.dtype == np.float16 else values

@@ -23,14 +23,14 @@ from graphtheta.models.sage import SAGE
 from graphtheta.models.transformer import Transformer
 
 Maker = Callable[[Any], Module]
-# activations of torch by the names of ours
-ACTIVATIONS = {
-    "ReLU": "relu",
-    "ELU": "elu",
-    "LeakyReLU": "leaky_relu",
-    "Tanh": "tanh",
-    "GELU": "gelu",
-    "Identity": "none",
+# activations of torch by the names of ours, and their options, of which we have one value only
+ACTIVATIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ReLU": ("relu", {}),
+    "ELU": ("elu", {"alpha": 1.0}),
+    "LeakyReLU": ("leaky_relu", {"negative_slope": 0.01}),
+    "Tanh": ("tanh", {}),
+    "GELU": ("gelu", {"approximate": "none"}),
+    "Identity": ("none", {}),
 }
 
 
@@ -50,6 +50,26 @@ def _plain(theirs: Any, **expected: Any) -> None:
         given = getattr(theirs, name, value)
         if given != value:
             raise _refuse(theirs, f"{name}={given!r}")
+
+
+def _sums(theirs: Any) -> None:
+    """Refuse a layer of PyTorch Geometric whose messages are not summed, along the edges.
+
+    Raises:
+        ConfigError: It has another aggregator, or messages against the edges.
+    """
+    _along_edges(theirs)
+    if theirs.aggr not in ("add", "sum"):
+        raise _refuse(theirs, f"aggr={theirs.aggr!r}")
+
+
+def _along_edges(theirs: Any) -> None:
+    """Refuse a layer of PyTorch Geometric whose messages go from destinations to sources.
+
+    Raises:
+        ConfigError: They do.
+    """
+    _plain(theirs, flow="source_to_target")
 
 
 def _with_loops(layer: Any, theirs: Any) -> Any:
@@ -73,6 +93,7 @@ def _width(theirs: Any) -> int:
 
 
 def _gcn(theirs: Any) -> Module:
+    _sums(theirs)
     _plain(theirs, improved=False)
     norm = "sym" if theirs.normalize else "none"
     layer = GCN(_width(theirs), theirs.out_channels, norm=norm, bias=theirs.bias is not None)
@@ -80,6 +101,7 @@ def _gcn(theirs: Any) -> Module:
 
 
 def _sage(theirs: Any) -> Module:
+    _along_edges(theirs)
     _plain(theirs, normalize=False, project=False, root_weight=True)
     aggregator = {"mean": "mean", "max": "max", "add": "sum", "sum": "sum"}.get(str(theirs.aggr))
     if aggregator is None:
@@ -93,6 +115,7 @@ def _sage(theirs: Any) -> Module:
 
 
 def _gat(theirs: Any) -> Module:
+    _sums(theirs)
     options = {
         "d_in": _width(theirs),
         "d_out": theirs.out_channels,
@@ -106,11 +129,24 @@ def _gat(theirs: Any) -> Module:
         if getattr(theirs, "res", None) is not None:
             raise _refuse(theirs, "residual=True and no edge_dim")
         return _with_loops(GAT(**options), theirs)
+    _mean_loops(theirs)
     residual = getattr(theirs, "res", None) is not None
     return _with_loops(GATE(**options, d_edge=theirs.edge_dim, residual=residual), theirs)
 
 
+def _mean_loops(theirs: Any) -> None:
+    """Refuse other attributes of self loops than those that ``with_self_loops`` gives them.
+
+    Raises:
+        ConfigError: They are not the mean of a node's edges.
+    """
+    if theirs.add_self_loops and theirs.edge_dim is not None:
+        _plain(theirs, fill_value="mean")
+
+
 def _gatv2(theirs: Any) -> Module:
+    _sums(theirs)
+    _mean_loops(theirs)
     layer = GATv2(
         _width(theirs),
         theirs.out_channels,
@@ -128,11 +164,13 @@ def _gatv2(theirs: Any) -> Module:
 
 
 def _gin(theirs: Any) -> Module:
+    _sums(theirs)
     trained = isinstance(theirs.eps, _parameter_type())
     return GIN(_perceptron(theirs.nn), train_eps=trained)
 
 
 def _gine(theirs: Any) -> Module:
+    _sums(theirs)
     if theirs.lin is None:
         raise _refuse(theirs, "edge_dim=None")
     width, d_edge = theirs.lin.weight.shape
@@ -141,6 +179,7 @@ def _gine(theirs: Any) -> Module:
 
 
 def _transformer(theirs: Any) -> Module:
+    _sums(theirs)
     biased = theirs.lin_query.bias is not None
     return Transformer(
         _width(theirs),
@@ -157,6 +196,7 @@ def _transformer(theirs: Any) -> Module:
 
 
 def _appnp(theirs: Any) -> Module:
+    _sums(theirs)
     _plain(theirs, normalize=True)
     layer = APPNP(theirs.K, theirs.alpha, edge_drop=theirs.dropout)
     _with_loops(layer.step, theirs)
@@ -164,6 +204,7 @@ def _appnp(theirs: Any) -> Module:
 
 
 def _gcnii(theirs: Any) -> Module:
+    _sums(theirs)
     _plain(theirs, normalize=True)
     layer = GCNII(
         theirs.channels,
@@ -175,6 +216,7 @@ def _gcnii(theirs: Any) -> Module:
 
 
 def _pna(theirs: Any) -> Module:
+    _along_edges(theirs)
     if theirs.divide_input and theirs.towers > 1:
         raise _refuse(theirs, "divide_input=True")
     if len(theirs.pre_nns[0]) > 1 or len(theirs.post_nns[0]) > 1:
@@ -298,6 +340,12 @@ def _perceptron(theirs: Any) -> MLP:
     )
     if not regular:
         raise _refuse(theirs, f"the parts {', '.join(names)}")
+    for part, kind in zip(parts, names, strict=True):
+        if kind in ACTIVATIONS:
+            _plain(part, **ACTIVATIONS[kind][1])
+        elif kind in norms:
+            # a norm alone is refused for the same options
+            MAKERS["torch", kind](part)
     maps = [parts[i] for i in hidden]
     *inner, last_bias = [one.bias is not None for one in maps]
     # a bias in front of batch norm becomes part of its running mean
@@ -308,7 +356,7 @@ def _perceptron(theirs: Any) -> MLP:
         maps[0].in_features,
         [one.out_features for one in maps[:-1]],
         maps[-1].out_features,
-        activation=ACTIVATIONS[acts.pop()] if acts else "relu",
+        activation=ACTIVATIONS[acts.pop()][0] if acts else "relu",
         norm=norm,
         bias=bias,
         last_bias=last_bias,

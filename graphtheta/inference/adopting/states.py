@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.engine.layer.module import Module
-from graphtheta.errors import ConfigError
+from graphtheta.errors import ConfigError, GraphThetaError
 from graphtheta.models.appnp import APPNP
 from graphtheta.models.gat import GAT
 from graphtheta.models.gat_e import GATE
@@ -35,12 +35,20 @@ class StateDict:
     Args:
         arrays: By name.
         where: What it belongs to, for messages.
+        whole: That of which this is a part; None for none.
+        prefix: With which the names of this part begin there.
+
+    Attributes:
+        unread: Names in the whole that have not been read.
     """
 
-    def __init__(self, arrays: Arrays, where: str):
+    def __init__(
+        self, arrays: Arrays, where: str, whole: StateDict | None = None, prefix: str = ""
+    ):
         self.arrays = arrays
         self.where = where
-        self.unread = set(arrays)
+        self.unread: set[str] = set(arrays) if whole is None else whole.unread
+        self._prefix = prefix if whole is None else whole._prefix + prefix
 
     def __contains__(self, name: str) -> bool:
         return name in self.arrays
@@ -57,31 +65,39 @@ class StateDict:
                 f"gt.from_torch: {self.where} needs {' or '.join(names)}, and the state dict has"
                 f" {', '.join(self.arrays) or 'nothing'}"
             )
-        self.unread.discard(name)
+        self.unread.discard(self._prefix + name)
         return self.arrays[name]
 
     def map(self, like: Parameter, *names: str) -> np.ndarray:
         """The weight of a linear map of torch, [d_out, d_in], in the axes of ours."""
         weight = self.take(*names).T
-        return weight.reshape(like.shape) if weight.size == like.value.size else weight
+        fits = weight.shape[:1] == like.shape[:1] and weight.size == like.value.size
+        return weight.reshape(like.shape) if fits else weight
 
     def vector(self, like: Parameter, *names: str) -> np.ndarray:
-        """An array in the axes of ours."""
+        """An array in the axes of ours, which has one axis, or axes of length 1 before ours."""
         found = self.take(*names)
-        return found.reshape(like.shape) if found.size == like.value.size else found
+        more = max(found.ndim - len(like.shape), 0)
+        return split(found[(0,) * more] if found.shape[:more] == (1,) * more else found, like)
 
     def under(self, prefix: str) -> StateDict:
         """The entries whose names begin with a prefix, without it."""
-        return StateDict(within(self.arrays, prefix), f"{self.where} at {prefix.rstrip('.')}")
+        where = f"{self.where} at {prefix.rstrip('.')}"
+        return StateDict(within(self.arrays, prefix), where, self, prefix)
 
     def took(self, prefix: str) -> None:
         """Note that all entries whose names begin with a prefix have been read."""
-        self.unread -= {name for name in self.arrays if name.startswith(prefix)}
+        self.unread -= {self._prefix + name for name in self.arrays if name.startswith(prefix)}
 
 
 def within(arrays: Arrays, prefix: str) -> Arrays:
     """The entries whose names begin with a prefix, without it."""
     return {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
+
+
+def split(x: np.ndarray, like: Parameter) -> np.ndarray:
+    """An array of one axis in the axes of ours; others, and those of another size, as they are."""
+    return x.reshape(like.shape) if x.ndim == 1 and x.size == like.value.size else x
 
 
 def _gcn(layer: GCN, state: StateDict) -> Arrays:
@@ -106,7 +122,6 @@ def _sage(layer: SAGE, state: StateDict) -> Arrays:
 def _gin(layer: GIN | GINE, state: StateDict) -> Arrays:
     at = "nn." if any(name.startswith("nn.") for name in state.arrays) else "apply_func."
     found = {f"mlp.{name}": x for name, x in _mlp(layer.mlp, state.under(at)).items()}
-    state.took(at)
     eps = state.take("eps").reshape(())
     if isinstance(layer.eps, Parameter):
         found["eps"] = eps
@@ -184,7 +199,7 @@ def _transformer(layer: Transformer, state: StateDict) -> Arrays:
     if layer.bias is not None:
         found["bias"] = state.take("lin_skip.bias")
     if layer.gate is not None:
-        found["gate"] = state.vector(layer.gate, "lin_beta.weight")
+        found["gate"] = split(state.take("lin_beta.weight")[0], layer.gate)
     return found
 
 
@@ -229,23 +244,15 @@ def _linear(layer: Linear, state: StateDict) -> Arrays:
 
 
 def _mlp(layer: MLP, state: StateDict) -> Arrays:
-    """The linear maps and norms of a ``Sequential`` of torch, in their order."""
+    """The linear maps and norms of a ``Sequential`` of torch, in their order; or one linear map."""
     found: Arrays = {}
     shift: Any = 0.0
-    numbers = sorted({int(name.partition(".")[0]) for name in state.arrays})
     parts: list[tuple[str, Module | None]] = []
     for i in range(len(layer.weights)):
         parts.append((f"{i}", None))
         following = layer.norms[i] if i < len(layer.norms) else None
         parts += [] if following is None else [(f"norms.{i}", following)]
-    if len(numbers) != len(parts):
-        raise ConfigError(
-            f"gt.from_torch: {state.where} has {len(numbers)} parts with weights, and the MLP"
-            f" {len(parts)} linear maps and norms"
-        )
-    for number, (name, norm) in zip(numbers, parts, strict=True):
-        of_part = state.under(f"{number}.")
-        state.took(f"{number}.")
+    for of_part, (name, norm) in zip(_numbered(state, len(parts)), parts, strict=True):
         if norm is not None:
             read = READERS[type(norm)](norm, of_part)
             if isinstance(norm, BatchNorm):
@@ -254,12 +261,34 @@ def _mlp(layer: MLP, state: StateDict) -> Arrays:
             found |= {f"{name}.{key}": x for key, x in read.items()}
             continue
         i = int(name)
-        shift = of_part.take("bias") if "bias" in of_part else 0.0
         found[f"weights.{i}"] = of_part.map(layer.weights[i], "weight")
         bias = layer.biases[i]
         if bias is not None:
             found[f"biases.{i}"] = of_part.vector(bias, "bias")
+        normed = i < len(layer.norms) and isinstance(layer.norms[i], BatchNorm)
+        shift = of_part.take("bias") if normed and "bias" in of_part else 0.0
     return found
+
+
+def _numbered(state: StateDict, n: int) -> list[StateDict]:
+    """The parts of a ``Sequential`` of torch that have weights.
+
+    Args:
+        state: Its state dict, or that of a linear map.
+        n: Number of the parts.
+
+    Raises:
+        ConfigError: There are others.
+    """
+    if n == 1 and "weight" in state:
+        return [state]
+    names = {name.partition(".")[0] for name in state.arrays}
+    if len(names) != n or not all(map(str.isdecimal, names)):
+        raise ConfigError(
+            f"gt.from_torch: {state.where} has weights of {', '.join(sorted(names)) or 'nothing'};"
+            f" expected {n} numbered parts of a Sequential, the linear maps and norms of the MLP"
+        )
+    return [state.under(f"{number}.") for number in sorted(names, key=int)]
 
 
 def _dense(layer: Dense, state: StateDict) -> Arrays:
@@ -334,7 +363,15 @@ def fill(layer: Module, arrays: Arrays, where: str) -> None:
             f" that can are {', '.join(kind.__name__ for kind in READERS)}"
         )
     state = StateDict(arrays, where)
-    found = READERS[type(layer)](layer, state)
+    try:
+        found = READERS[type(layer)](layer, state)
+    except (IndexError, ValueError) as error:
+        if isinstance(error, GraphThetaError):
+            raise
+        raise ConfigError(
+            f"gt.from_torch: weights of {where} do not have the shapes of {type(layer).__name__}"
+            f" with these options: {error}"
+        ) from error
     if state.unread:
         raise ConfigError(
             f"gt.from_torch: {where} has {', '.join(sorted(state.unread))}, which"
