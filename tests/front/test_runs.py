@@ -92,7 +92,7 @@ def test_python_writes_what_the_command_writes(
     assert main(["evaluate", "python"]) == 0
     assert main(["predict", "python", "--to", "p.npz"]) == 0
     with np.load("p.npz") as rows:
-        np.testing.assert_allclose(rows["scores"], predicted[1], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(rows["probability"], predicted[1], rtol=1e-4, atol=1e-5)
 
 
 class Rows:
