@@ -70,9 +70,13 @@ def link_rows(model: Any, path: str, whole: bool) -> OutputRows | None:
     ids = [listed.ids(field, info) for field in (src, dst)]
     names = {"src": src, "dst": dst, "relation": relation[0] if relation else ""}
     asked = listed.columns[relation[0]] if relation else None
-    scores = model.link_scores(
-        Given(*ids, asked, where=lambda field, i: listed.where(names[field], i)), whole
+    given = Given(
+        src=ids[0],
+        dst=ids[1],
+        relation=asked,
+        where=lambda field, i: listed.where(names[field], i),
     )
+    scores = model.link_scores(given, whole)
     if scores is None:
         return None
     at, values = scores
