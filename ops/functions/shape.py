@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable
 from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,7 @@ def cumsum(x: Any, axis: int = -1) -> Any:
     Raises:
         ShapeError: The axis is the row axis or does not exist.
     """
-    (at,) = _axes("cumsum", x, int(axis))
+    (at,) = _axes("cumsum", x, index(axis))
     return cumsum_p(x, axis=at)
 
 

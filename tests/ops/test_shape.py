@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import graphtheta.ops as ops
-from graphtheta.errors import ShapeError
+from graphtheta.errors import ArgumentError, ShapeError
 from graphtheta.inspect.checking.gradients import check_vjp
 from graphtheta.ops import Parameter, RowSpace, Var
 from graphtheta.ops.autodiff.expr import Tracer
@@ -26,6 +26,13 @@ def test_reduction_of_one_number_per_row_is_refused(rng):
         row(rng).sum(-1)
     with Tracer() as tracer, pytest.raises(ShapeError, match="none to reduce"):
         tracer.leaf("src", "s", (), np.float32).sum(-1)
+
+
+@pytest.mark.parametrize("axis", [1.5, "0", (0, 1)])
+def test_sums_along_an_axis_have_one_whole_axis(axis):
+    with pytest.raises(ArgumentError, match="cumsum.*cannot be interpreted as an integer"):
+        ops.cumsum(np.ones((2, 3)), axis)
+    np.testing.assert_array_equal(ops.cumsum(np.ones(3), np.int64(-1)), [1, 2, 3])
 
 
 @pytest.mark.parametrize("axis", [0, 1, (0, 1), None])
