@@ -30,7 +30,7 @@ def test_reduction_of_one_number_per_row_is_refused(rng):
 
 @pytest.mark.parametrize("axis", [1.5, "0", (0, 1)])
 def test_sums_along_an_axis_have_one_whole_axis(axis):
-    with pytest.raises(ArgumentError, match="cumsum.*cannot be interpreted as an integer"):
+    with pytest.raises(ArgumentError, match=r"cumsum.*cannot be interpreted as an integer"):
         ops.cumsum(np.ones((2, 3)), axis)
     np.testing.assert_array_equal(ops.cumsum(np.ones(3), np.int64(-1)), [1, 2, 3])
 

@@ -48,7 +48,7 @@ class StateDict:
         self.arrays = arrays
         self.where = where
         self.unread: set[str] = set(arrays) if whole is None else whole.unread
-        self._prefix = prefix if whole is None else whole._prefix + prefix
+        self._prefix: str = prefix if whole is None else whole._prefix + prefix
 
     def __contains__(self, name: str) -> bool:
         return name in self.arrays

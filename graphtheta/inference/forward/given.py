@@ -93,6 +93,7 @@ def given_scores(setup: Any, given: Given, whole: bool) -> tuple[np.ndarray, np.
     with np.errstate(**QUIET):
         value = evaluator.run(setup.model, view).value.reshape(-1)
     out = np.empty_like(value)
+    assert view.pairs is not None
     out[view.pairs.order] = value
     # with reciprocal relations a triple is asked about from both ends
     scores = out.reshape(-1, len(at)).mean(axis=0) if len(at) else out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -43,12 +44,10 @@ class Shown:
         """Begin, or go on after the rows of ``history``."""
         if not self._has_bar:
             return
-        if in_notebook():
-            from tqdm.auto import tqdm
-        else:
-            from tqdm import tqdm
+        # tqdm.auto has the bar of notebooks, and widgets to show it
+        bar = import_module("tqdm.auto" if in_notebook() else "tqdm").tqdm
         done = history[-1][self._unit] if history else 0
-        self._bar = tqdm(
+        self._bar = bar(
             total=self._goal, initial=done, unit=self._unit, leave=False, file=sys.stderr
         )
 
