@@ -59,32 +59,24 @@ def kept(folder: Path, *words: str, ranks: int = 1) -> Counter[str]:
     return Counter(re.findall(r"kept (\w+)", done.stdout))
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all tests: what jobs have in common is compiled once, and each has its own model,
-    whose kernels no other one has.
-    """
-    return tmp_path_factory.mktemp("warmup")
-
-
 @pytest.mark.second
-def test_afterwards_training_compiles_nothing(folder: Path) -> None:
+def test_afterwards_training_compiles_nothing(tmp_path: Path) -> None:
     words = [*TINY, "gat_e", "--attention-dropout", "0.3"]
-    assert len(kept(folder, "warmup", *words)) > 2
-    assert not kept(folder, "train", *words)
+    assert len(kept(tmp_path, "warmup", *words)) > 2
+    assert not kept(tmp_path, "train", *words)
 
 
 @pytest.mark.second
 @pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed")
-def test_workers_compile_each_kernel_once(folder: Path) -> None:
+def test_workers_compile_each_kernel_once(tmp_path: Path) -> None:
     """And what one worker alone compiled is what two use; a job that samples compiles more."""
-    once = kept(folder, "warmup", *TINY, "gat", ranks=2)
+    once = kept(tmp_path, "warmup", *TINY, "gat", ranks=2)
     assert len(once) > 2 and set(once.values()) == {1}
-    assert kept(folder, "warmup", *TINY, "gcn")
-    assert not kept(folder, "train", *TINY, "gcn", "--partitioner", "vertex-cut", ranks=2)
+    assert kept(tmp_path, "warmup", *TINY, "gcn")
+    assert not kept(tmp_path, "train", *TINY, "gcn", "--partitioner", "vertex-cut", ranks=2)
     sampled = [*TINY, "sage", "--strategy", "mini", "--batch-size", "40", "--fanout", "3"]
-    assert kept(folder, "warmup", *sampled)
-    assert not kept(folder, "train", *sampled)
+    assert kept(tmp_path, "warmup", *sampled)
+    assert not kept(tmp_path, "train", *sampled)
 
 
 def test_the_small_graph_has_the_same_columns() -> None:
