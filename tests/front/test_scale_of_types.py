@@ -141,7 +141,7 @@ def numbers(
         **({"graph": graph} if isinstance(graph, gt.Graph) else {"dataset": graph}),
     )
     losses = [row["loss"] for row in made.fit().history]
-    found = [one.predict() for one in (made, *map(made.on, others))]
+    found = [one.predict("all") for one in (made, *map(made.on, others))]
     return np.concatenate(
         [losses, *(np.ravel(x) for _, x in sorted(made.model.state().items()))]
     ), [x[1] for x in found if x is not None]
