@@ -151,7 +151,8 @@ def run(comm: Comm, stop_after: int | None = None, **keys: Any) -> Numbers | int
 
 @cache
 def uninterrupted(name: str, size: int) -> Numbers:
-    return run_simulated(size, run, **{**RUNS[name], "out": "whole", "keep": 0})[0]
+    out = f"whole {name} {size}"
+    return run_simulated(size, run, **{**RUNS[name], "out": out, "keep": 0})[0]
 
 
 def same(a: Numbers, b: Numbers, exactly: bool) -> None:
@@ -258,7 +259,7 @@ def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(
 def test_more_epochs_go_on_with_a_run_that_came_to_its_end() -> None:
     keys = {**RUNS["mini"], "epochs": 2}
     run(gt.start(), **keys)
-    whole = run(gt.start(), **{**keys, "out": "whole"}, keep=0)
+    whole = run(gt.start(), **{**keys, "out": "shorter"}, keep=0)
     same(run(gt.start(), **keys, resume=True), whole, exactly=True)
     same(run(gt.start(), **RUNS["mini"], resume=True), uninterrupted("mini", 1), exactly=True)
 
