@@ -44,10 +44,10 @@ class Shown:
         """Begin, or go on after the rows of ``history``."""
         if not self._has_bar:
             return
-        # tqdm.auto has the bar of notebooks, and widgets to show it
-        bar = import_module("tqdm.auto" if in_notebook() else "tqdm").tqdm
+        # the bar of notebooks is imported only there, which takes time
+        library = import_module("tqdm.auto" if in_notebook() else "tqdm")
         done = history[-1][self._unit] if history else 0
-        self._bar = bar(
+        self._bar = library.tqdm(
             total=self._goal, initial=done, unit=self._unit, leave=False, file=sys.stderr
         )
 
