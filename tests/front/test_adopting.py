@@ -225,6 +225,7 @@ def test_options_that_only_pytorch_geometric_has_are_refused(name: str) -> None:
         gt.from_torch(make(pyg, torch.nn))
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("short", ["float16", "bfloat16"])
 def test_weights_of_16_bits_are_taken_in_32(short: str) -> None:
     torch = pytest.importorskip("torch")
