@@ -21,6 +21,8 @@ GIVEN = {
     "broadcast_to": ((X[:, :1],), {"keep": 1, "shape": (2, 3)}),
     "getitem": ((X,), {"key": (("...",), ("slice", None, None, -1))}),
     "repeat_rows": ((X[0], Y), {}),
+    "cumsum": ((X,), {"axis": -1}),
+    "permute": ((X,), {"keep": 1, "order": (1, 0)}),
     "prefix": ((X,), {"n": 3}),
     "cast": ((X,), {"dtype": "float64"}),
     "power": ((np.abs(X),), {"exponent": 1}),

@@ -398,7 +398,7 @@ DIFFERENT: dict[str, dict[str, Any]] = {
     "hops": {"choose": lambda s: gt.Batch(nodes=np.arange(9), hops=s.partition.halo_comm.rank % 2)},
     "numbers": {"n_batches": lambda s, epoch: 1 + s.partition.halo_comm.rank},
     "later numbers": {"n_batches": lambda s, epoch: 4 - epoch * s.partition.halo_comm.rank},
-    "last numbers": {"n_batches": lambda s, epoch: 2 + (epoch == 3 and s.partition.halo_comm.rank)},
+    "last numbers": {"n_batches": lambda s, epoch: 2 + (epoch == 2 and s.partition.halo_comm.rank)},
 }
 
 
