@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -95,20 +96,22 @@ def test_common_keys_can_be_taken_in() -> None:
     assert 15 <= len(COMMON_KEYS) <= 20
 
 
+def compare_recorded() -> None:
+    """The recorded help of each command, and that of its parser."""
+    for command in COMMANDS:
+        for whole in (False, True):
+            recorded, parser = recorded_parser(command), live(command)
+            recorded.whole = parser.whole = whole
+            assert recorded.format_help() == parser.format_help(), command
+    assert FILE.read_text("utf-8") == as_file(COMMANDS), "run make figures"
+
+
 def test_the_recorded_help_is_that_of_the_parsers() -> None:
     """In a process of its own: other tests may have registered strategies and models."""
-    program = """
-from test_help import FILE, COMMANDS, as_file, live, recorded_parser
-
-for command in COMMANDS:
-    for whole in (False, True):
-        recorded, parser = recorded_parser(command), live(command)
-        recorded.whole = parser.whole = whole
-        assert recorded.format_help() == parser.format_help(), command
-assert FILE.read_text("utf-8") == as_file(COMMANDS), "run make figures"
-"""
+    here = [str(Path(__file__).parent), *sys.path]
+    paths = f"import sys; sys.path[:0] = {here!r}"
     ran = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}{program}"],
+        [sys.executable, "-c", f"{paths}\nimport test_help\ntest_help.compare_recorded()"],
         capture_output=True,
         text=True,
         check=False,

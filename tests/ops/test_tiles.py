@@ -232,7 +232,7 @@ def test_sums_stay_in_registers(registers: str, tmp_path: Path) -> None:
         environment |= {"NUMBA_CPU_NAME": "znver3", "NUMBA_CPU_FEATURES": AVX2}
     program = f"""
 import sys
-sys.path[:0] = {sys.path!r}
+sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}
 import test_tiles as t
 assert t.HERE == {registers!r}, t.HERE
 t.compile_all()
