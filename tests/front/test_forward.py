@@ -42,7 +42,7 @@ def made(graph):
 
 @pytest.mark.reference
 def test_forward_equals_the_predictions_of_a_trainer(graph):
-    trainer = gt.Trainer("gcn", graph, epochs=1)
+    trainer = gt.Trainer("gcn", graph, epochs=1, scores="logits")
     trainer.fit()
     _, out = trainer.predict()
     np.testing.assert_allclose(gt.forward(trainer.model, graph.with_self_loops()), out, atol=1e-5)

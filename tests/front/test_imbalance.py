@@ -26,6 +26,8 @@ KEYS: dict[str, Any] = {
     "norm": "none",
     "dropout": 0.2,
     "lr": 0.05,
+    # losses and thresholds are computed by hand from what the model returns
+    "scores": "logits",
 }
 STRATEGIES = {
     "global": {},

@@ -106,7 +106,9 @@ def outputs(
     trainer = gt.Trainer(model, graph, comm=comm, **{**usual, **keys})
     trainer.fit()
     found = [trainer, *map(trainer.on, others)]
-    both = [(one.predict("all"), one.embed()) for one in found]
+    # predictions of pairs have no rows of nodes
+    nodes = None if keys.get("task") in ("link", "edge") else "all"
+    both = [(one.predict(nodes), one.embed()) for one in found]
     return [None if p is None or e is None else (*p, e[1]) for p, e in both]
 
 

@@ -210,7 +210,7 @@ def test_values_of_layers_by_original_id(size: int) -> None:
     )
 
     def program(comm: Any) -> Any:
-        run = gt.Run("sage", graph, comm=comm, **KEYS)
+        run = gt.Run("sage", graph, comm=comm, scores="logits", **KEYS)
         with pytest.raises(ConfigError, match="the graph has no node 'nobody'"):
             run.embed(["n3", "nobody"])
         for layer in (2, "layers.7", gt.Trainer("gcn", graph, comm=comm, **KEYS).model.layers[0]):

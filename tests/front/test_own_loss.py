@@ -73,9 +73,8 @@ def test_labels_that_are_missing_do_not_count(size: int) -> None:
 
 def test_weights_of_classes_by_hand() -> None:
     def program(comm: Any) -> tuple[float, Any, Any]:
-        run = gt.Run(
-            graph=GRAPH, comm=comm, loss=weighted, **{**KEYS, "dropout": 0.0, "norm": "none"}
-        )
+        keys = {**KEYS, "dropout": 0.0, "norm": "none", "scores": "logits"}
+        run = gt.Run(graph=GRAPH, comm=comm, loss=weighted, **keys)
         view = next(run.views(0))
         return run.backward(run.loss(run.forward(view), view)), run.measure(), run.predict()
 

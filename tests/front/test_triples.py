@@ -438,7 +438,8 @@ def test_negatives_of_reciprocal_triples_replace_tails() -> None:
 
 
 def test_predictions_are_means_of_both_directions_and_heads_use_the_reciprocal_relation() -> None:
-    trainer = trainer_of(SerialComm(), **SHALLOW, decoder="distmult", reciprocal=True)
+    keys = {**SHALLOW, "decoder": "distmult", "reciprocal": True, "scores": "logits"}
+    trainer = trainer_of(SerialComm(), **keys)
     trainer.fit()
     table = trainer.setup.tables[0]
     r = trainer.model.decoder.relation.value
