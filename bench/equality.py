@@ -99,7 +99,8 @@ def numbers(comm: Comm, plan: Plan, nudge: int = 0) -> Numbers | str:
         job was refused.
     """
     try:
-        job = gt.Job(**plan.keys)
+        # probabilities near 0 and 1 hide differences
+        job = gt.Job(**plan.keys, scores="logits")
         graph = plan.made_graph()
         if job.normalise_features == "standard":
             graph = graph.with_standardised_features()
