@@ -278,7 +278,11 @@ def test_too_few_processors_are_refused_on_all_workers(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for threads, processors, message in (
-        ("sampling=1,features=1,compute=1", 2, "needs 3 processors.* worker 0 has 2 .*give fewer"),
+        (
+            "sampling=1,features=1,compute=1",
+            2,
+            r"needs 3 processors.* worker \d has 2 .*give fewer",
+        ),
         ("sampling+features=1,compute=1", 1, "needs 2 processors.* has 1 of its own; start fewer"),
         ("auto", 1, "needs 2 processors.* drop --stage-threads"),
     ):
