@@ -13,7 +13,7 @@ def to_json(value: Any, **layout: Any) -> str:
     Args:
         value: Texts, numbers, truth values, None, and lists, tuples and dicts of these. Numbers
             that are not finite become null.
-        **layout: ``indent``, ``separators`` and ``sort_keys`` of ``json.dumps``.
+        **layout: ``indent``, ``separators``, ``sort_keys`` and ``ensure_ascii`` of ``json.dumps``.
 
     Raises:
         TypeError: It holds something else.

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
+from graphtheta.base.strict_json import to_json
 from graphtheta.run.job.help import HelpParser, Record, parser_of
 
 FILE = Path(__file__).with_name("help.json")
@@ -47,6 +48,6 @@ def as_file(commands: Mapping[str, tuple[str, str]]) -> str:
         records[name] = own
         # flags of keys are the same in all commands; which are common says one that shows them
         keys = of_keys if own["short"] else keys
-    text = json.dumps({"commands": records, "keys": keys}, indent=1, ensure_ascii=False)
+    text = to_json({"commands": records, "keys": keys}, indent=1, ensure_ascii=False)
     # lists of flags and values stand on one line
     return LISTED.sub(lambda found: " ".join(found[0].split()), text) + "\n"
