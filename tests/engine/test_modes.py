@@ -302,7 +302,8 @@ def test_the_command_trains_independently_under_mpiexec(tmp_path: Path) -> None:
     rows = [
         json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     ]
-    expected = gt.Trainer(comm=gt.start(), **{**keys, "views_per_step": 2}).fit().history
+    together = {**keys, "views_per_step": 2, "out": str(tmp_path / "together")}
+    expected = gt.Trainer(comm=gt.start(), **together).fit().history
     for row, other in zip(rows, expected, strict=True):
         assert row["loss"] == pytest.approx(other["loss"], rel=1e-9) and row[
             "val_loss"
