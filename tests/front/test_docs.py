@@ -26,11 +26,13 @@ import graphtheta.cli.launch
 import graphtheta.cli.plan
 import graphtheta.cli.predict
 import graphtheta.cli.report
+import graphtheta.cli.runs
 import graphtheta.cli.simulate
 import graphtheta.cli.transform
 from graphtheta.__main__ import main
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.graph.datasets.download import Downloaded
+from graphtheta.inspect.reports.runs import Comparison
 from graphtheta.models.registry import MODELS
 from graphtheta.ops import PRIMITIVES
 from graphtheta.run.job.job import Job
@@ -154,6 +156,7 @@ def test_commands_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(graphtheta.cli.import_tables, "run_main", lambda program: 0)
     monkeypatch.setattr(graphtheta.cli.report, "report", lambda argv: 0)
     monkeypatch.setattr(graphtheta.cli.plan, "run_main", lambda program: 0)
+    monkeypatch.setattr(graphtheta.cli.runs, "compare_runs", lambda folder: Comparison([], {}))
     monkeypatch.setattr(graphtheta.cli.simulate, "run_main", lambda program: 0)
     monkeypatch.setattr(graphtheta.cli.transform, "run_main", lambda program: 0)
     monkeypatch.setattr(graphtheta.cli.launch.Restarts, "run", lambda self: 0)
