@@ -139,6 +139,8 @@ def numbers(graph, keys, mask, folder):
         "keep": 0,
         "layers": 1,
         "hidden": 8,
+        # probabilities near 0 and 1 hide differences
+        "scores": "logits",
     }
     keys = {**usual, **keys}
     if keys["model"] in (OfDegrees, OfValues, Scores):

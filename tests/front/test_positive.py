@@ -25,7 +25,13 @@ pytestmark = pytest.mark.reference
 N = 90
 RNG = np.random.default_rng(3)
 SRC, DST = RNG.integers(0, N, (2, 400))
-KEYS: dict[str, Any] = {"hidden": 4, "backend": "reference", "dtype": "float64", "epochs": 3}
+KEYS: dict[str, Any] = {
+    "hidden": 4,
+    "backend": "reference",
+    "dtype": "float64",
+    "epochs": 3,
+    "scores": "logits",
+}
 METRICS = ("f1", "auc", "average_precision")
 
 

@@ -365,7 +365,10 @@ timed_none_held = partial(none_held, strategy="mini", fanout="4,3", sampler="tem
             timed_none_held,
             PLAIN.original_ids[:1],
             {},
-            "top sees what the latest held-out link does, but no links are held out; give masks",
+            (
+                "links are scored by what the latest held-out link sees, but none are held out; give"
+                " masks"
+            ),
         ),
         (
             labelled,
