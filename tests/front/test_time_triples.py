@@ -193,8 +193,7 @@ def test_ranks_and_predictions_are_those_of_the_past(size: int, reciprocal: bool
     """Ranks are among all nodes at the time of the triple, without other answers of that time."""
 
     def program(comm: Any) -> Any:
-        keys = {"partitioner": "vertex-cut", "scores": "logits"}
-        one = trainer(comm=comm, reciprocal=reciprocal, **keys)
+        one = trainer(comm=comm, reciprocal=reciprocal, partitioner="vertex-cut")
         return one.measure(), one.predict(), gt.relation_report(one), one
 
     metrics, (ids, out), report, one = run_simulated(size, program)[0]

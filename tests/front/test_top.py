@@ -366,8 +366,8 @@ timed_none_held = partial(none_held, strategy="mini", fanout="4,3", sampler="tem
             PLAIN.original_ids[:1],
             {},
             (
-                "links are scored by what the latest held-out link sees, but none are held out; give"
-                " masks"
+                "links are scored by what the latest held-out link sees, but none are held out;"
+                " give masks"
             ),
         ),
         (
