@@ -13,8 +13,8 @@ import pytest
 from stages import stages
 from warm.reference import VARIABLE
 
+from graphtheta.base import private
 from graphtheta.base.collector import collector_paused
-from graphtheta.ops.compile import private
 from graphtheta.ops.edge.backend import fused
 from graphtheta.ops.edge.backend.fused import backend_scope
 

@@ -18,7 +18,7 @@ FILES = sorted(
 # file
 FREE = {
     "graphtheta/base/atomic.py",
-    "ops/compile/private.py",
+    "graphtheta/base/private.py",
     "ops/compile/cache.py",
     "graphtheta/partitioners/report.py",
 }

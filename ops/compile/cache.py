@@ -1,7 +1,7 @@
 """The cache folder of compiled kernels, shared by runs and by the processes of a run.
 
 Files of the folder are loaded and run, so anyone who can write there can run code as the user. The
-folder and each file must therefore be writable by this user alone (``private.py``).
+folder and each file must therefore be writable by this user alone (``graphtheta/base/private.py``).
 
 A file is named after the hash of all that its machine code depends on, and begins with a hash of
 this name and of its content. A file that is cut off, damaged or renamed is not loaded: its kernel
@@ -23,9 +23,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
+from graphtheta.base import private
 from graphtheta.errors import ConfigError
-
-from . import private
 
 SUFFIX = ".kernel"
 LOG = logging.getLogger("graphtheta")
@@ -56,7 +55,7 @@ def lasting_folder() -> Path:
     """
     given = os.environ.get("GRAPHTHETA_CACHE")
     try:
-        folder = Path(given or user_folder()).absolute()
+        folder = Path(given or private.user_folder()).absolute()
         private.make_folder(folder)
     except (OSError, RuntimeError) as error:
         named, unset = (
@@ -117,16 +116,6 @@ def one_at_a_time(path: Path) -> Iterator[None]:
 
 def _seal(path: Path, code: bytes) -> bytes:
     return hashlib.sha256(path.name.encode() + code).digest()
-
-
-def user_folder() -> Path:
-    """The folder of GraphTheta in the cache folder of this user.
-
-    Raises:
-        RuntimeError: The user has no home.
-    """
-    given = os.environ.get("XDG_CACHE_HOME")
-    return (Path(given) if given else Path.home() / ".cache") / "graphtheta"
 
 
 @cache

@@ -31,7 +31,7 @@ TINY = (
 PROGRAM = """
 import sys
 from graphtheta.__main__ import main
-from graphtheta.ops.compile import private
+from graphtheta.base import private
 write = private.write
 def told(path, content):
     sys.stdout.write(f"\\nkept {path.name}\\n")

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from graphtheta.ops.compile import private
+from graphtheta.base import private
 
 STRANGER = 65534
 
@@ -43,7 +43,7 @@ def test_what_is_made_is_for_the_user_alone_under_any_umask(tmp_path: Path) -> N
     code = """
 import os, sys
 from pathlib import Path
-from graphtheta.ops.compile import private
+from graphtheta.base import private
 os.umask(int(sys.argv[2], 8))
 folder = Path(sys.argv[1]) / "missing" / "too"
 private.make_folder(folder)

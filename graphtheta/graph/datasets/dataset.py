@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from graphtheta.base.arguments import checked
+from graphtheta.base.private import user_folder
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.arrays import EDGE_MASKS, NODE_MASKS
 from graphtheta.graph.data.graph import Graph
@@ -27,7 +28,6 @@ from graphtheta.graph.splits.several import choose_split
 from graphtheta.graph.splits.times import split_by_time
 from graphtheta.graph.store.manifest import is_store
 from graphtheta.graph.store.reader import read_store
-from graphtheta.ops.compile.cache import user_folder
 
 DATA_VARIABLE = "GRAPHTHETA_DATA"
 BESIDE = Path("..", "shared", "data")

@@ -30,6 +30,7 @@ from typing import IO, Any
 
 from tqdm import tqdm
 
+from graphtheta.base import private
 from graphtheta.base.atomic import (
     Taken,
     check_replaceable,
@@ -46,7 +47,6 @@ from graphtheta.errors import ConfigError, FormatError, GraphThetaError
 from graphtheta.graph.datasets import dataset
 from graphtheta.graph.datasets.convert import convert
 from graphtheta.graph.datasets.sources import FACTS, RawFile
-from graphtheta.ops.compile import private
 
 # seconds without a byte after which a server counts as unreachable
 PATIENCE = 30.0

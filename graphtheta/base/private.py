@@ -24,6 +24,16 @@ from contextlib import suppress
 from pathlib import Path
 
 
+def user_folder() -> Path:
+    """The folder of GraphTheta in the cache folder of this user.
+
+    Raises:
+        RuntimeError: The user has no home.
+    """
+    given = os.environ.get("XDG_CACHE_HOME")
+    return (Path(given) if given else Path.home() / ".cache") / "graphtheta"
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder, and those missing above it, for this user; check that no other can change it.
 
