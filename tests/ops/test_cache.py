@@ -23,8 +23,9 @@ import numpy as np
 import pytest
 from numba.core.compiler_lock import global_compiler_lock
 
+from graphtheta.base import private
 from graphtheta.errors import ConfigError
-from graphtheta.ops.compile import cache, generated, jit, private, sources
+from graphtheta.ops.compile import cache, generated, jit, sources
 from graphtheta.ops.compile.generated import compiled
 from graphtheta.ops.compile.sources import imported
 from graphtheta.ops.kernels import loss, number_header, vector_header
