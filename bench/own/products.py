@@ -30,8 +30,12 @@ def peak_tile(code: Code, steps: Any, out: Any) -> None:
     """Fused multiply-adds of independent vectors, without loads."""
 
     def step(i: Any) -> tuple[list[Any], list[Any]]:
-        x = code.b.sitofp(steps, code.number)
-        return [x] * code.tile.rows, [code.broadcast(x)]
+        # of different numbers, or LLVM would compute one sum for all
+        numbers = [
+            code.b.sitofp(code.b.add(steps, NUMBER(row)), code.number)
+            for row in range(code.tile.rows)
+        ]
+        return numbers, [code.broadcast(numbers[0])]
 
     for row in code.sums(NUMBER(0), steps, step):
         code.store(row[0], out)

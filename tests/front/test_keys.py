@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -321,6 +322,8 @@ def test_a_key_takes_effect_on_a_graph_or_is_an_error(key: str) -> None:
 
     without = outcome(way, one)
     assert not isinstance(without, GraphThetaError) or one.needed, without
+    # a run is not written over another one
+    shutil.rmtree("run", ignore_errors=True)
     result = outcome(way, one, **{key: one.value})
     assert str(result) != str(without)
     if isinstance(result, GraphThetaError):
