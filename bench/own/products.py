@@ -16,6 +16,7 @@ from unittest import mock
 import numba
 import numpy as np
 from contender import drawn, report, size_of
+from threadpoolctl import threadpool_limits
 
 import graphtheta as gt
 from graphtheta.ops.kernels.products.code import NUMBER, Code, Tile, tile_function
@@ -29,16 +30,18 @@ STEPS = 1 << 20
 def peak_tile(code: Code, steps: Any, out: Any) -> None:
     """Fused multiply-adds of independent vectors, without loads."""
 
+    # lanes of different numbers, or LLVM would compute one number for all
+    vector = code.load(out, code.vector)
+
     def step(i: Any) -> tuple[list[Any], list[Any]]:
-        # of different numbers, or LLVM would compute one sum for all
         numbers = [
             code.b.sitofp(code.b.add(steps, NUMBER(row)), code.number)
             for row in range(code.tile.rows)
         ]
-        return numbers, [code.broadcast(numbers[0])]
+        return numbers, [vector]
 
-    for row in code.sums(NUMBER(0), steps, step):
-        code.store(row[0], out)
+    for i, row in enumerate(code.sums(NUMBER(0), steps, step)):
+        code.store(row[0], code.at_vector(out, i))
 
 
 def peak(times: int) -> list[float]:
@@ -51,7 +54,7 @@ def peak(times: int) -> list[float]:
         add(steps, out)
 
     n = threads()
-    out = np.empty((n, 64), np.float32)
+    out = drawn(n, tile.rows * tile.lanes)
     rates = []
     for _ in range(times + 1):
         began = perf_counter()
@@ -61,6 +64,8 @@ def peak(times: int) -> list[float]:
 
 
 def main(rows: str, times: str, *shapes: str) -> None:
+    # as in jobs: each thread of the pool calls BLAS, whose own threads would spin beside it
+    threadpool_limits(1)
     seconds: dict[str, list[float]] = {"peak": peak(int(times))}
     checks = {}
     by_blas = mock.patch.object(products, "is_tiled", return_value=False)

@@ -30,6 +30,8 @@ _ENTRIES = 20
 _ADDED = 1024
 # least rows of a block of a product: BLAS copies the second factor for each block
 _LEAST = 128
+# blocks of a product by tiles for each thread, and parts of a weight gradient by tiles
+_BLOCKS, _TILED_PARTS = 4, 16
 # seconds that a multiplication takes on one thread, as measured: in BLAS, and with an entry of
 # sparse rows
 _MULTIPLIED, _SPARSE = 3e-11, 3e-10
@@ -82,15 +84,17 @@ def product(x: Any, w: Any) -> Any:
         )
     elif x.dtype == w.dtype and is_tiled(x.shape[0], x.shape[1], w.shape[1], x.dtype):
         from ..kernels.products.loops import Factor, Rows
+        from ..parallel.pool import threads
 
         rows = Rows(*_adjacent(x))
         factor = Factor(w)
+        # a few blocks for each thread, since rows do not depend on where they are cut
         by_blocks(
             work=lambda b, begin, end: factor.times(begin, end, rows, out),
             n=x.shape[0],
             width=w.shape[1],
             per_number=_MULTIPLIED * w.shape[0],
-            least=_LEAST,
+            least=max(_LEAST, x.shape[0] // (_BLOCKS * threads())),
         )
     else:
         by_blocks(
@@ -111,7 +115,9 @@ def long_product(x: Any, g: Any) -> Any:
         )
     if is_sparse(x):
         return _sparse_long_product(x, g)
-    count = max(min(_PARTS, x.shape[0] // _ROWS), x.shape[0] // _MOST_ROWS)
+    tiled = x.dtype == g.dtype and is_tiled(x.shape[0], x.shape[1], g.shape[1], x.dtype)
+    most = _TILED_PARTS if tiled else _PARTS
+    count = max(min(most, x.shape[0] // _ROWS), x.shape[0] // _MOST_ROWS)
     if count <= 1:
         # no part is worth a thread, but rows of the result may be
         rows = x[0 : x.shape[0]]
@@ -125,7 +131,7 @@ def long_product(x: Any, g: Any) -> Any:
         )
         return out
     ends = np.arange(count + 1) * x.shape[0] // count
-    if x.dtype == g.dtype and is_tiled(x.shape[0], x.shape[1], g.shape[1], x.dtype):
+    if tiled:
         return _tiled_long_product(x, g, ends)
     parts = empty((count, g.shape[1], x.shape[1]), g.dtype)
     by_part = _long_vector_product if 1 in (x.shape[1], g.shape[1]) else _plain_product
@@ -152,8 +158,14 @@ def _tiled_long_product(x: ArrayOrList, g: Any, ends: np.ndarray) -> np.ndarray:
         tiled.add(ends[b], ends[b + 1], parts[b])
 
     run_parts(work, count, _MULTIPLIED * x.shape[0] * x.shape[1] * g.shape[1])
-    # without the columns that fill up the last vector, which hold anything
-    return parts[:, :, : g.shape[1]].sum(axis=0, dtype=np.float64).astype(g.dtype)
+    out = empty((x.shape[1], g.shape[1]), g.dtype)
+
+    def add(b: int, begin: int, end: int) -> None:
+        # without the columns that fill up the last vector, which hold anything
+        out[begin:end] = parts[:, begin:end, : g.shape[1]].sum(axis=0, dtype=np.float64)
+
+    by_blocks(work=add, n=x.shape[1], width=count * g.shape[1])
+    return out
 
 
 def _plain_product(g: Any, x: Any, out: Any) -> None:
