@@ -256,6 +256,17 @@ TABLES = {
             "share": "{of blas:.0%}",
         },
     ),
+    "products": Table(
+        "products",
+        {
+            "product": "{product}",
+            "shape": "{shape}",
+            "GF/s": "{GF/s}",
+            "of the peak": "{of peak:.0%}",
+            "times BLAS": "{of blas}",
+            "times PyTorch": "{of torch}",
+        },
+    ),
     "fused": Table(
         "fused",
         {

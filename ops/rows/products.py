@@ -37,7 +37,7 @@ _BLOCKS, _TILED_PARTS = 4, 16
 _MULTIPLIED, _SPARSE = 3e-11, 3e-10
 # products that tiles compute: least multiplications, least numbers of the inner axis, and least
 # columns; below, BLAS is faster or kernels take longer to load than they save
-TILED_MULTIPLICATIONS, TILED_INNER, TILED_COLUMNS = 1 << 23, 8, 8
+TILED_MULTIPLICATIONS, TILED_INNER, TILED_COLUMNS = 1 << 23, 32, 8
 
 
 def is_tiled(rows: int, inner: int, columns: int, dtype: Any) -> bool:
