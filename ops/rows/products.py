@@ -2,9 +2,10 @@
 columns of their own.
 
 Large products are computed by tiles (``ops.kernels.products``). Each output is then added up in an
-order that depends on nothing but the length of the inner axis: rows are equal to the bit on any
-number of ranks and threads and in any view. Small and narrow products are left to BLAS, with one
-thread for each block. Blocks do not depend on the number of threads, and neither do results.
+order that depends on nothing but the length of the inner axis, so that rows are equal to the bit
+wherever they are cut into blocks. Small and narrow products are left to BLAS, with one thread for
+each block; their blocks do not depend on the number of threads. A row of a small product and the
+same row of a large one may differ by rounding.
 """
 
 from __future__ import annotations

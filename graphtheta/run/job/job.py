@@ -325,13 +325,12 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
 
     def fanouts(self, hops: int, key: str = "fanout") -> tuple[int, ...]:
         """Neighbours to sample at each of ``hops`` hops, from the targets outwards, -1 for all;
-        empty if none are sampled.
+        empty if none are sampled. A readout is a hop of its own, or several, which read all nodes
+        of a graph.
 
         Args:
             hops: Hops of the model.
             key: "fanout" of training, or "eval_fanout".
-
-        A readout is a hop of its own, or several, which read all nodes of a graph.
 
         Raises:
             ConfigError: There is neither one number nor one for each hop.

@@ -11,7 +11,6 @@ from typing import Any
 
 from .code import NUMBER, Code, Vectors
 
-LINE = 64
 # steps of the inner axis after which each row of the next tile has been prefetched once: a line of
 # single precision
 TURNS = 16
