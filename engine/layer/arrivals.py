@@ -50,7 +50,7 @@ class Arrivals:
     crossings: list[Crossing]
     row: np.ndarray
     tie: np.ndarray
-    _blocks: dict[int | None, list[Block]] = field(default_factory=dict)
+    _blocks: dict[tuple[int | None, int], list[Block]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, level: Level) -> Arrivals:
@@ -142,19 +142,20 @@ class Arrivals:
             in_order[c.edges] = move.end()[""]
         return in_order
 
-    def blocks(self, key: np.ndarray | None, most: int | None) -> list[Block]:
+    def blocks(self, key: np.ndarray | None, most: int | None, width: int) -> list[Block]:
         """The in-edges of each row, one after another.
 
         Args:
             key: What the edges of a row are sorted by, [n]; by default by their ids, which also
                 decide between equal keys.
             most: Number of edges that a row takes at most; None for all.
+            width: Numbers of a message.
         """
         if key is not None:
-            return blocks_of(self.row, (key, self.tie), most)
-        if most not in self._blocks:
-            self._blocks[most] = blocks_of(self.row, (self.tie,), most)
-        return self._blocks[most]
+            return blocks_of(self.row, (key, self.tie), most, width)
+        if (most, width) not in self._blocks:
+            self._blocks[most, width] = blocks_of(self.row, (self.tie,), most, width)
+        return self._blocks[most, width]
 
 
 def _of_selections(passes: list[Pass], kind: int) -> tuple[np.ndarray, np.ndarray]:

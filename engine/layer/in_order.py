@@ -26,6 +26,7 @@ from ...ops.edge.backend.fused import backend
 from ...ops.edge.program import Phase
 from ...ops.functions.recurrence import Turns
 from ...ops.parallel import buffers
+from ...ops.rows.by_number import add_distinct
 from ..partition.message import as_integers
 from ..view.level import Level
 from .arrivals import Arrivals
@@ -154,7 +155,9 @@ class InOrder:
             joined = {n: self.arrivals.joined(x, arriving[n]) for n, x in values.items()}
             x = joined["message"]
             blocks = self.arrivals.blocks(
-                None if key is None else joined["order"].view(key.dtype), self.sums[name].most
+                key=None if key is None else joined["order"].view(key.dtype),
+                most=self.sums[name].most,
+                width=prod(x.shape[1:]),
             )
             ends = {
                 part: buffers.full((len(self._gid), *dims), 0, dtype)
@@ -208,7 +211,7 @@ class InOrder:
                     gradients=g,
                     compiled=self._compiled,
                 )
-                back[block.edges] = each
+                add_distinct(back, block.edges, each)
                 for total, part in zip(sums, learned, strict=True):
                     if part is not None:
                         total += part

@@ -8,7 +8,8 @@ import numpy as np
 
 from graphtheta.errors import TapeError
 
-from ...ops.autodiff.tape import Gradients, Parameter
+from ...ops.autodiff.gradients import Gradients
+from ...ops.autodiff.tape import Parameter
 from ..comm.communicator import Comm
 from .doubling import PendingSum
 

@@ -14,7 +14,8 @@ from typing import Protocol
 
 import numpy as np
 
-from ...ops.autodiff.tape import Change, Gradients, Var
+from ...ops.autodiff.gradients import Gradients
+from ...ops.autodiff.tape import Change, Var
 from ..partition.exchange import pointers
 from ..partition.partition import Partition
 from ..partition.table import Route

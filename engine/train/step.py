@@ -16,7 +16,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...ops.autodiff.tape import Change, Gradients, Tape, Var
+from ...ops.autodiff.gradients import Gradients
+from ...ops.autodiff.tape import Change, Tape, Var
 from ...ops.edge.backend.fused import backend_scope
 from ...ops.optimisers.optim import Optimiser
 from ..comm.channel import in_stage

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from graphtheta.errors import TapeError
 
 from .fusion import is_open
-from .tape import Gradients, Parameter, Tape, Unrecorded, Var, current
+from .gradients import Gradients
+from .tape import Parameter, Tape, Unrecorded, Var, current
 
 Run = Callable[[], list[Var]]
 

@@ -18,6 +18,7 @@ from math import prod
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from graphtheta.base import rng
 from graphtheta.base.rng import Purpose
@@ -299,7 +300,7 @@ class _Fused:
                 # a sum over many rows, see ``rows.columns``
                 into[k] = np.zeros((blocks, self.values[k].size))
             else:
-                into[k] = empty(self.values[k].shape, self.dtype)
+                into[k] = empty((self.n, prod(self.leaves[k].shape[1:])), self.dtype)
         given = self._arguments()
         outputs = list(into.values())
         g = np.ascontiguousarray(gradient).reshape(self.n, prod(self.shape[1:]))
@@ -373,8 +374,22 @@ def _plain(x: Any, dtype: np.dtype) -> Any:
         return dtype.type(x)
     if isinstance(x, _Whole):
         return np.ascontiguousarray(x.array).reshape(-1)
-    value = np.ascontiguousarray(x.value)
-    return value.reshape(len(value), prod(value.shape[1:]))
+    return _by_rows(x.value)
+
+
+def _by_rows(value: np.ndarray) -> np.ndarray:
+    """Rows as kernels take them, [n, at least the numbers of a row].
+
+    A slice of wider rows, such as a gate of a recurrent cell, is not copied. The array then has the
+    width of those, of which kernels read as many columns as the slice has; the others, some of the
+    last row behind the end of the memory, are never read.
+    """
+    width = prod(value.shape[1:])
+    step, rest = divmod(value.strides[0], value.itemsize)
+    if not rest and step > width > 0 and value[:1].flags.c_contiguous:
+        shape = (len(value), step)
+        return as_strided(value, shape, (value.strides[0], value.itemsize))
+    return np.ascontiguousarray(value).reshape(len(value), width)
 
 
 def _compute(d: Deferred) -> None:

@@ -38,6 +38,7 @@ from ..parallel.buffers import rowwise
 from ..rows.columns import unbroadcast
 from .expr import Expr, build, tracing
 from .fusion import defer
+from .gradients import Placed
 from .operation import Operation
 from .refusal import FAILURES, refuse
 from .space import RowSpace
@@ -112,7 +113,11 @@ class Primitive(Operation):
             return y
         out = Var(y, self._space(args, y))
 
+        part = None if self.traits.part is None else self.traits.part(static)
+
         def vjp(gs: list[Any]) -> list[Any]:
+            if part is not None:
+                return [Placed(values[0].shape, part, gs[0])]
             return [None if r is None else by_rows(r)(gs[0], y, *values, **static) for r in rules]
 
         current().add(self.name, args, [out], vjp, (self, static))

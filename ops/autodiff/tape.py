@@ -22,8 +22,8 @@ from graphtheta.base.rng import Purpose, key
 from graphtheta.base.wording import shown
 from graphtheta.errors import ArgumentError, ShapeError, TapeError
 
-from ..parallel import buffers
 from . import init
+from .gradients import Gradients
 from .scope import value_scope
 from .space import RowSpace
 
@@ -432,44 +432,6 @@ class Tape:
         """Backpropagate over all recorded steps."""
         while self.nodes:
             self.nodes.pop().back(grads)
-
-
-class Gradients:
-    """Gradients by variable or parameter, summed where a value was used more than once."""
-
-    def __init__(self) -> None:
-        self._of: dict[int, tuple[Any, Any]] = {}
-        # ids of values whose sum was allocated here and may be changed in place
-        self._own: set[int] = set()
-
-    def add(self, x: Any, g: Any, operation: str = "backward") -> None:
-        if g.shape != x.shape:
-            raise ShapeError(
-                f"{operation}: the gradient of a value of shape {list(x.shape)} has shape"
-                f" {list(g.shape)}; a gradient rule must return the shape of its argument"
-            )
-        # a rule may compute in another float type than that of its argument
-        g = g if g.dtype == x.dtype else g.astype(x.dtype)
-        old = self._of.get(id(x))
-        if old is None:
-            self._of[id(x)] = (x, g)
-        else:
-            self._of[id(x)] = (
-                x,
-                buffers.add(old[1], g, out=old[1] if id(x) in self._own else None),
-            )
-            self._own.add(id(x))
-
-    def take(self, x: Any) -> Any:
-        """Remove and return the gradient of an intermediate value; None if there is none."""
-        entry = self._of.pop(id(x), None)
-        self._own.discard(id(x))
-        return None if entry is None else entry[1]
-
-    def of(self, x: Any) -> Any:
-        """The gradient of a leaf or parameter; None if it was not reached."""
-        entry = self._of.get(id(x))
-        return None if entry is None else entry[1]
 
 
 _NUMBERS = count()

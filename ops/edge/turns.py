@@ -21,9 +21,10 @@ import numpy as np
 
 from ..functions.recurrence import Turn
 
-# most edges of a block of several rows: a fixed number, so that results do not depend on the number
-# of threads
-BLOCK = 1 << 15
+# most numbers of the messages of a block of several rows: fixed, so that results do not depend on
+# the number of threads. What a step computes for them should fit into memory several times, and
+# arrays of fewer numbers take less time than to call the functions of a step
+NUMBERS = 1 << 23
 
 
 @dataclass
@@ -48,8 +49,13 @@ class Block:
         return [Turn(*bounds) for bounds in each]
 
 
+def edges_of_block(width: int) -> int:
+    """Most edges of a block of several rows, whose messages have ``width`` numbers each."""
+    return max(1, NUMBERS // max(1, width))
+
+
 def blocks_of(
-    row: np.ndarray, keys: Sequence[np.ndarray], most: int | None = None, size: int = BLOCK
+    row: np.ndarray, keys: Sequence[np.ndarray], most: int | None = None, width: int = 1
 ) -> list[Block]:
     """The turns of edges.
 
@@ -58,7 +64,8 @@ def blocks_of(
         keys: What the edges of a row are sorted by, the most important first, [n] each; NaN is
             last, as in NumPy.
         most: Number of edges that a row takes at most; None for all.
-        size: Most edges of a block; a row with more is a block by itself.
+        width: Numbers of a message; a row whose messages have more than ``NUMBERS`` is a block by
+            itself.
 
     Returns:
         Blocks of all rows that have edges.
@@ -73,6 +80,7 @@ def blocks_of(
     start = start[longest]
     count = count[longest]
     total = np.append(0, np.cumsum(count))
+    size = edges_of_block(width)
     blocks = []
     first = 0
     while first < len(count):

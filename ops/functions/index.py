@@ -27,7 +27,19 @@ def _index(key: tuple[Any, ...]) -> str:
     return {"new": "None", "...": "..."}.get(kind, str(rest[0] if kind == "int" else rest))
 
 
-@primitive("getitem", traits=Traits(work="none", structural=True, linear=(0,), written=_written))
+def _part(static: dict[str, Any]) -> Any:
+    """The index, unless it has an entry twice."""
+    return None if _repeats(static["key"]) else _decoded(static["key"])
+
+
+def _repeats(key: Key) -> bool:
+    return any(kind == "list" and len(set(rest)) < len(rest) for kind, *rest in key)
+
+
+@primitive(
+    "getitem",
+    traits=Traits(work="none", structural=True, linear=(0,), part=_part, written=_written),
+)
 def getitem_p(x: Any, *, key: Key) -> Any:
     """Part of a value, by a key of hashable entries."""
     return x[_decoded(key)]
@@ -36,7 +48,7 @@ def getitem_p(x: Any, *, key: Key) -> Any:
 def _getitem_vjp(g: Any, y: Any, x: Any, key: Key) -> Any:
     out = np.zeros(x.shape, g.dtype)
     at = _decoded(key)
-    if any(kind == "list" and len(set(rest)) < len(rest) for kind, *rest in key):
+    if _repeats(key):
         np.add.at(out, at, g)
     else:
         out[at] = g

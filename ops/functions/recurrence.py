@@ -16,9 +16,10 @@ import numpy as np
 
 from graphtheta.errors import UserFunctionError
 
+from ..autodiff.gradients import Gradients
 from ..autodiff.naming import naming
 from ..autodiff.space import RowSpace
-from ..autodiff.tape import Gradients, Parameter, Tape, Var, current, space_of, value_of
+from ..autodiff.tape import Parameter, Tape, Var, current, space_of, value_of
 from ..parallel import buffers
 from .long_rows import LongRows
 from .rows import prefix

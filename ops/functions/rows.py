@@ -36,7 +36,12 @@ from ..compile.scalar import Scalar
 from ..parallel import buffers
 
 
-@primitive("prefix", rowwise=False, sparse=True, traits=Traits(work="none"))
+@primitive(
+    "prefix",
+    rowwise=False,
+    sparse=True,
+    traits=Traits(work="none", part=lambda static: slice(static["n"])),
+)
 def _prefix(x: Any, *, n: int) -> Any:
     """The first n rows."""
     return x[:n]

@@ -217,16 +217,18 @@ def rowwise(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def add(x: np.ndarray, y: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """x + y of equal shape and type; in ``out`` if given, which may be x or y."""
-    if x.nbytes < LARGE or not (x.flags.c_contiguous and y.flags.c_contiguous):
+    if x.nbytes < LARGE:
         # without axes NumPy returns a number, to which nothing can be added in place
         return np.asarray(np.add(x, y, out=out))
     out = empty(x.shape, x.dtype) if out is None else out
-    flat = [a.reshape(-1) for a in (x, y, out)]
+    parts = [x, y, out]
+    if all(a.flags.c_contiguous for a in parts):
+        parts = [a.reshape(-1) for a in parts]
     by_blocks(
         lambda b, begin, end: np.add(
-            flat[0][begin:end], flat[1][begin:end], out=flat[2][begin:end]
+            parts[0][begin:end], parts[1][begin:end], out=parts[2][begin:end]
         ),
-        x.size,
-        1,
+        len(parts[2]),
+        parts[2][:1].size,
     )
     return out

@@ -283,7 +283,7 @@ def test_workers_and_graphs_with_few_edges(kind, edges):
 def test_blocks_of_rows_change_nothing(kind, monkeypatch):
     graph = example()
     expected = run_simulated(1, numbers, graph, maker(kind))[0]
-    monkeypatch.setattr(turns.blocks_of, "__defaults__", (None, 7))
+    monkeypatch.setattr(turns, "NUMBERS", 7 * 4 * D)
     found = run_simulated(1, numbers, graph, maker(kind))[0]
     for mine, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12)

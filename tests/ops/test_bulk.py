@@ -41,10 +41,14 @@ def test_empty_has_the_shape_and_type_asked_for(shape):
     assert x.shape == shape and x.dtype == np.float32 and x.flags.c_contiguous and x.flags.writeable
 
 
-def test_add_in_place_and_not(rng):
-    x, y = (rng.normal(size=(1 << 10, 1 << 8)) for _ in range(2))
+@pytest.mark.parametrize(
+    "part", [np.s_[:], np.s_[:900], np.s_[..., 3:201], np.s_[::2], np.s_[..., ::-1]]
+)
+def test_add_in_place_and_not(rng, part):
+    x, y = (rng.normal(size=(1 << 11, 1 << 8))[part] for _ in range(2))
     expected = x + y
     assert np.array_equal(buffers.add(x, y), expected)
+    assert np.array_equal(buffers.add(x, y.copy()), expected)
     assert buffers.add(x, y, out=x) is x and np.array_equal(x, expected)
 
 

@@ -36,6 +36,7 @@ from graphtheta.ops.functions.elementwise import (
     sigmoid,
     square,
     sub,
+    tanh,
 )
 from graphtheta.ops.functions.rows import expand_last
 from graphtheta.ops.parallel.pool import set_threads, threads
@@ -110,6 +111,16 @@ FUSED = {
     "quick exponentials": (
         lambda x, y: mul(elu(mul(x, 3.0), 0.7), sigmoid(mul(y, 9.0))),
         [(16,), (16,)],
+        [],
+    ),
+    "gates of wider rows": (
+        lambda x, y: mul(sigmoid(add(x[..., 1, :], y)), tanh(x[..., 3, :])),
+        [(4, 8), (8,)],
+        [],
+    ),
+    "some columns, and all of them": (
+        lambda x, y: mul(add(x[..., 1:4], y[..., ::2]), shape.sum(x, -1, keepdims=True)),
+        [(8,), (6,)],
         [],
     ),
     "very long": (

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphtheta.ops.edge import turns
 from graphtheta.ops.edge.turns import blocks_of
 
 
@@ -28,8 +31,10 @@ def test_each_row_takes_its_edges_in_order(data):
     key = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)), np.float64)
     tie = np.array(data.draw(st.permutations(range(n))), np.int64)
     most = data.draw(st.sampled_from([None, 1, 2, 5]))
-    size = data.draw(st.sampled_from([1, 3, 7, 1 << 15]))
-    blocks = blocks_of(rows, (key, tie), most, size)
+    width = data.draw(st.sampled_from([1, 2, 5]))
+    numbers = data.draw(st.sampled_from([1, 3, 7, 1 << 15]))
+    with patch.object(turns, "NUMBERS", numbers):
+        blocks = blocks_of(rows, (key, tie), most, width)
     expected = {
         int(row): sorted(np.flatnonzero(rows == row).tolist(), key=lambda e: (key[e], tie[e]))[
             :most
@@ -40,7 +45,7 @@ def test_each_row_takes_its_edges_in_order(data):
     for block in blocks:
         counts = np.diff(block.bounds)
         assert np.all(np.diff(counts) <= 0) and counts[0] == len(block.rows)
-        assert len(block.edges) <= size or len(block.rows) == 1
+        assert len(block.edges) * width <= numbers or len(block.rows) == 1
         # the rows that leave in a turn are the last of those that take part
         assert sum(turn.end - turn.begin - turn.stays for turn in block.turns) == len(block.rows)
 

@@ -38,7 +38,7 @@ from graphtheta.inspect.planning.messages import Working
 from graphtheta.inspect.planning.placement import Ends, Share
 from graphtheta.inspect.planning.skeleton import Skeleton
 from graphtheta.inspect.planning.work import ViewWork, divided
-from graphtheta.ops.autodiff.tape import Gradients
+from graphtheta.ops.autodiff.gradients import Gradients
 from graphtheta.ops.optimisers.optim import SGD
 from graphtheta.ops.parallel import pool
 from graphtheta.partitioners.pairs import Pair

@@ -16,8 +16,9 @@ from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.view import GraphView
 from graphtheta.inspect.planning.placement import Placement, Share, moved
 from graphtheta.inspect.planning.skeleton import Skeleton
+from graphtheta.ops.autodiff.gradients import Gradients
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
-from graphtheta.ops.autodiff.tape import Gradients, Parameter
+from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.edge.backend.edges import EDGES_PER_BLOCK
 from graphtheta.ops.edge.cost import edge_cost, most_pairs, node_cost, pair_cost
 from graphtheta.ops.functions.recurrence import Called

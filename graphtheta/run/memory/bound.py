@@ -32,12 +32,13 @@ from graphtheta.base.costs import (
 from graphtheta.base.memory import available_bytes
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.layer.in_order import turns_of, width_of_message
+from graphtheta.engine.layer.opened import message_of
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import MemoryLimitError
 from graphtheta.ops.edge.backend.fused import saved_width
 from graphtheta.ops.edge.backend.reference import CHUNK_BYTES
 from graphtheta.ops.edge.cost import most_pairs, pair_cost
-from graphtheta.ops.edge.turns import BLOCK
+from graphtheta.ops.edge.turns import edges_of_block
 from graphtheta.tasks.kinds.pair_counts import NO_PAIRS, PairCounts
 
 
@@ -155,7 +156,8 @@ def memory_bound(
     # what the steps of a block of rows compute, and its gradients
     in_turn = 2 * max(
         (
-            min(BLOCK, extent.whole_edges) * sum(prod(y) for o in called for y in o.outputs)
+            min(edges_of_block(prod(phase.outputs[message_of(name)].dims)), extent.whole_edges)
+            * sum(prod(y) for o in called for y in o.outputs)
             for step in probe.supersteps
             if step.program
             for phase in step.program.phases
