@@ -225,14 +225,14 @@ def _tidy(axes: Any) -> None:
 def _svg(fig: Any, about: str) -> str:
     """The figure as an HTML element: text stays text, no external references, scalable."""
     import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     out = io.StringIO()
     # the salt names clip paths: different for each chart of a page, and the same in every run
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": about}):
-        fig.savefig(
-            out,
-            format="svg",
-            metadata={"Creator": None, "Date": None, "Format": None, "Type": None},
+        # fig.savefig draws a figure once more, to place what is in it; to draw is to place too
+        FigureCanvasSVG(fig).print_svg(
+            out, metadata={"Creator": None, "Date": None, "Format": None, "Type": None}
         )
     text = out.getvalue()
     text = re.sub(r' xmlns(:\w+)?="[^"]*"| version="1.1"', "", text[text.index("<svg") :])
