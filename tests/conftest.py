@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,10 @@ from graphtheta.ops.edge.backend.fused import backend_scope
 
 # threads of OpenMP that wait take the core from whatever else is tested
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# most of the time of a program that a test starts is that of imports, and most of their time
+# without bytecode is the compiler's; workers of pytest and programs take what others have written
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 ROOT = Path(__file__).resolve().parent.parent
 # by name, as an import that nothing here uses is taken out by tools

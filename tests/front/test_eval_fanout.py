@@ -241,6 +241,7 @@ def test_early_stopping_and_resumed_runs_go_by_these_figures(tmp_path: Path) -> 
         np.testing.assert_allclose(found.metrics[name], value, rtol=1e-9)
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_what_is_printed_and_recorded_says_that_neighbourhoods_are_sampled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

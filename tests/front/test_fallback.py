@@ -133,6 +133,7 @@ def test_it_is_printed_without_any_logging_set_up(mine):
     assert done.stderr.count(REASON) == 1
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_explain_and_the_report_say_so(mine, capsys):
     assert main(["explain", "--model", mine, *TINY]) == 0
     assert (

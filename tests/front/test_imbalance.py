@@ -342,6 +342,7 @@ def test_a_set_that_weighs_nothing_has_no_loss(size: int, caplog: pytest.LogCapt
     assert caplog.text.count("rows all weigh 0") == 1
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_the_commands_show_all_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -197,6 +197,7 @@ def test_chosen_thresholds_that_round_to_0_or_1_decide(cut: float) -> None:
         assert again.argmax(axis=1).tolist() == [int(cut > 0)] * 4
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_the_commands_and_files_say_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

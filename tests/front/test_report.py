@@ -92,12 +92,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports without their charts, which take most of the time; for tests of what else is said."""
-    monkeypatch.setattr(chart, "_svg", lambda figure, about: "")
-
-
 def run(ranks: int, **keys: object) -> Path:
     """Train on simulated ranks; the folder of the run."""
     run_simulated(ranks, lambda comm: train_once(Job(**{**TINY, "out": "run", **keys}), comm))
@@ -260,6 +254,7 @@ def test_workers_that_are_apart() -> None:
     assert batches.workers()[0] == ("1 GCN forward", "1000.000", "2000.000", "1000.000")
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_reports_show_times_of_layers(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run(2, strategy="mini", batch_size=40)
     printed = capsys.readouterr().out
@@ -288,6 +283,7 @@ def test_bytes_of_moves_are_those_of_the_stage(here: Path) -> None:
 
 
 @pytest.mark.second
+@pytest.mark.usefixtures("without_charts")
 def test_the_largest_pairs_of_many_ranks(here: Path) -> None:
     profile = Profile.read(run(12) / "profile.json")
     assert (
@@ -337,7 +333,8 @@ def test_python_writes_the_same_timeline(here: Path) -> None:
     read_timeline(Path("mine/trace.json"), 1)
 
 
-def test_a_run_that_fails_leaves_timelines_and_a_report(here: Path, plain: None) -> None:
+@pytest.mark.usefixtures("without_charts")
+def test_a_run_that_fails_leaves_timelines_and_a_report(here: Path) -> None:
     run(2, trace=True)
     with pytest.raises(DataError, match="loss of an evaluation"):
         run(2, trace=True, lr=1e38, optimiser="sgd", epochs=50)
@@ -353,7 +350,8 @@ def test_a_run_that_fails_leaves_timelines_and_a_report(here: Path, plain: None)
     )
 
 
-def test_a_later_run_takes_the_timeline_away(here: Path, plain: None) -> None:
+@pytest.mark.usefixtures("without_charts")
+def test_a_later_run_takes_the_timeline_away(here: Path) -> None:
     run(1, trace=True)
     assert main(["report", str(run(1))]) == 0
     assert (
@@ -378,6 +376,7 @@ def test_short_runs(here: Path, keys: dict[str, object]) -> None:
     )
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_everything_is_escaped(here: Path) -> None:
     name = "<u>&\"'"
     run_simulated(1, lambda comm: train_once(Job(**{**TINY, "out": f"{name}/x"}), comm))
@@ -452,6 +451,7 @@ def test_everything_is_escaped(here: Path) -> None:
         (lambda f: (f / "report.html").mkdir(), "report.html: the page cannot be written"),
     ],
 )
+@pytest.mark.usefixtures("without_charts")
 def test_bad_folders_are_one_message(
     here: Path, change: object, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -179,6 +179,7 @@ GIVEN: dict[str, tuple[Callable[[gt.Graph], Any], bool]] = {
 
 
 @pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.usefixtures("without_charts")
 def test_models_of_users(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     make, reopens = GIVEN[name]
     graph = gt.load(DATASET)

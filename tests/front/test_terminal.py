@@ -19,7 +19,6 @@ from graphtheta.__main__ import main
 from graphtheta.base.console import complain, printable, say
 from graphtheta.base.logger import logger, start_logging
 from graphtheta.errors import GraphThetaError
-from graphtheta.inspect.reports import chart
 
 SMALL = [
     "--dataset",
@@ -92,6 +91,7 @@ def test_names_are_escaped_in_a_report(run: Path) -> None:
     assert "<script>" not in page and "<b>&" not in page and "&lt;script&gt;" in page
 
 
+@pytest.mark.usefixtures("without_charts")
 @pytest.mark.parametrize(
     "name", ["result.json", "profile.json", "metrics.jsonl", "job.yaml", "weights.safetensors"]
 )
@@ -101,10 +101,7 @@ def test_what_is_no_file_is_not_read(
     name: str,
     kind: str,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # a report takes most of its time to draw, after it has read the run
-    monkeypatch.setattr(chart, "_svg", lambda figure, about: "")
     (run / name).unlink()
     if kind == "pipe":
         os.mkfifo(run / name)
@@ -226,6 +223,7 @@ def test_a_damaged_list_of_layers_is_told_in_a_line(
     assert error.count("\n") == 1 and "layers" in error and "again" in error
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_names_that_are_no_text_work(run: Path, tmp_path: Path) -> None:
     """Python reads a byte of a name that is no UTF-8 as half a character."""
     half = "\udc80"

@@ -11,7 +11,6 @@ import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.base.userfile import CODE_KEYS
 from graphtheta.errors import ConfigError, GraphThetaError
-from graphtheta.inspect.reports import chart
 from graphtheta.run.checkpoints.weights import WEIGHTS, read_saved, write_weights
 from graphtheta.run.job.keys import FIELDS
 
@@ -53,11 +52,8 @@ def with_key(run: Path, job: str, key: str, value: str) -> None:
     (run / "job.yaml").write_text(job)
 
 
-def test_no_key_of_a_run_runs_a_file(
-    marked: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # a report takes most of its time to draw, after it has read the run
-    monkeypatch.setattr(chart, "_svg", lambda figure, about: "")
+@pytest.mark.usefixtures("without_charts")
+def test_no_key_of_a_run_runs_a_file(marked: Path) -> None:
     assert main(["train", *MINI, "--out", "run"]) == 0
     run = Path("run")
     job = Path("run", "job.yaml").read_text()
