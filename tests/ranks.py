@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from graphtheta.base.mpiexec import of_rank
+
 TESTS = str(Path(__file__).parent)
 # the mpiexec of a wheel lies beside the interpreter and must win over another one on the path
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
@@ -33,7 +35,7 @@ def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[s
     clean = {
         key: value
         for key, value in os.environ.items()
-        if not key.startswith(("PMI", "OMPI_", "PMIX_", "SLURM_", "GRAPHTHETA_"))
+        if not of_rank(key) and not key.startswith(("SLURM_", "GRAPHTHETA_"))
     }
     environment = {**clean, "PYTHONPATH": TESTS, **environment}
     return subprocess.run(

@@ -176,6 +176,12 @@ class MpiComm(Comm):
         if MPI.Query_thread() >= MPI.THREAD_SERIALIZED:
             self._watchdog.start()
 
+    @property
+    def library(self) -> str:
+        """Name and version of the MPI library."""
+        vendor, version = MPI.get_vendor()
+        return f"{vendor} {'.'.join(map(str, version))}"
+
     @collective
     def open_channels(self, user: str, n: int) -> list[int]:
         """As ``Comm.open_channels``.

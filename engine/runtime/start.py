@@ -166,17 +166,20 @@ def _start_mpi(size: int) -> MpiComm:
             warnings.simplefilter("ignore", RuntimeWarning)  # mpi4py warns of what is checked below
             from .mpi import MpiComm
     except (ImportError, RuntimeError) as error:
+        # mpi4py lists the paths that it has tried below
+        cause = str(error).partition("\n")[0]
         raise ConfigError(
-            f"{size} processes were started together, but MPI cannot be used here ({error}); "
-            'run pip install "graphtheta[mpich]", or start one process without mpiexec'
+            f"{size} processes were started together, but MPI cannot be used here ({cause}); "
+            'run pip install "graphtheta[mpich]", or load the MPI module of the cluster, or start'
+            " one process without mpiexec"
         ) from error
     comm = MpiComm(read_patience(os.environ.get("GRAPHTHETA_PATIENCE", "")))
     if comm.size == 1:
         raise CommError(
-            f"{size} processes were started together, but each has an MPI world of size 1: the"
-            " launcher and mpi4py belong to different MPI libraries; use the mpiexec beside"
-            f" {os.path.basename(sys.executable)} in this environment, or install mpi4py for the"
-            " launcher's MPI"
+            f"{size} processes were started together, but each has an MPI world of size 1: mpi4py"
+            f" uses {comm.library}, which the launcher does not serve; use the mpiexec beside"
+            f" {os.path.basename(sys.executable)} in this environment, or another --mpi of srun, or"
+            " let MPI4PY_LIBMPI name the launcher's MPI library (graphtheta doctor shows both)"
         )
     atexit.register(comm.close)
     return comm

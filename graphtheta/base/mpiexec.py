@@ -11,10 +11,15 @@ from pathlib import Path
 # a program that takes longer is stopped
 SECONDS = 60
 # beginnings of the variables that a launcher sets for its ranks; others, such as OMPI_MCA_btl,
-# MPI4PY_LIBMPI and HYDRA_LAUNCHER, are settings of the user
+# MPI4PY_LIBMPI, HYDRA_LAUNCHER and I_MPI_FABRICS, are settings of the user, and so are MCA_SETTINGS
 OF_RANKS = (
     "PMI",
     "HYDI_",
+    "HYDRA_BSTRAP_",
+    "I_MPI_HYDRA_UUID",
+    "I_MPI_INFO_",
+    "I_MPI_PIN_INFO",
+    "I_MPI_PIN_MAPPING",
     "MPI_LOCAL",
     "PRTE_",
     "OMPI_COMM_WORLD_",
@@ -29,6 +34,7 @@ OF_RANKS = (
     "OMPI_MCA_orte_",
     "OMPI_MCA_pmix",
 )
+MCA_SETTINGS = ("PMIX_MCA_", "PRTE_MCA_")
 
 
 def find_mpiexec() -> Path | None:
@@ -37,11 +43,16 @@ def find_mpiexec() -> Path | None:
     return Path(path) if path else None
 
 
+def of_rank(name: str) -> bool:
+    """Whether a launcher sets this environment variable for its ranks."""
+    return name.startswith(OF_RANKS) and not name.startswith(MCA_SETTINGS)
+
+
 def run(words: list[str], seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
     """Run a program, for some seconds at most, without the variables of a rank, so that it can
     start MPI itself.
     """
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(OF_RANKS)}
+    clean = {name: value for name, value in os.environ.items() if not of_rank(name)}
     return subprocess.run(
         words,
         capture_output=True,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,8 +23,8 @@ from graphtheta.base.memory import available_bytes, total_bytes
 from graphtheta.base.mpiexec import SECONDS, find_mpiexec, run
 from graphtheta.cli.processes import SHARED
 from graphtheta.engine.runtime.affinity import available_cores
-from graphtheta.engine.runtime.start import launched
-from graphtheta.errors import ConfigError
+from graphtheta.engine.runtime.start import launched, start, threads
+from graphtheta.errors import CommError, ConfigError
 from graphtheta.ops.compile.cache import lasting_folder
 from graphtheta.run.job.flag import Parser
 
@@ -47,7 +50,35 @@ EXTRAS = {
 LEAST_SHARED, ENOUGH_SHARED = 16 << 20, 64 << 20
 # names the processor whose kernels OpenBLAS uses
 CORE_TYPE = "OPENBLAS_CORETYPE"
-GET_MPI = "pip install 'graphtheta[mpich]', or load your cluster's MPI module"
+GET_MPI = (
+    "pip install 'graphtheta[mpich]', or load your cluster's MPI module and"
+    " pip install 'graphtheta[mpi]'"
+)
+# prints what mpi4py uses; an extension for one of several ABIs has it in its name
+LIBRARY = """
+import json, os, psutil
+from mpi4py import MPI
+maps = psutil.Process().memory_maps() if hasattr(psutil.Process, "memory_maps") else []
+vendor, version = MPI.get_vendor()
+name = f"{vendor} {'.'.join(map(str, version))}"
+if vendor == "unknown":
+    name = MPI.Get_library_version().splitlines()[0]
+parts = os.path.basename(MPI.__file__).split(".")
+print(json.dumps({
+    "name": name,
+    "standard": ".".join(map(str, MPI.Get_version())),
+    "abi": parts[1] if parts[1] in ("mpich", "openmpi", "mpiabi") else "",
+    "path": next((one.path for one in maps if os.path.basename(one.path).startswith("libmpi")), ""),
+}))
+"""
+# what the versions of launchers look like, and the MPI they belong to
+LAUNCHERS = {
+    r"\((?:Open MPI|OpenRTE|PRRTE)\) (\S+)": "Open MPI",
+    r"Intel\(R\) MPI Library.* Version (\S+)": "Intel MPI",
+    r"HYDRA build details:\s+Version: +(\S+)": "MPICH",
+}
+# machines of a job that are named
+NAMED = 16
 SMOKE = """
 import numpy as np
 from graphtheta.engine.runtime.start import run_main, start
@@ -86,10 +117,13 @@ def doctor(argv: list[str]) -> int:
         Exit code: 0, or 1 if something needed is missing or broken.
     """
     options, _ = parser_of_doctor().read(argv)
-    if launched()[0]:
-        return 0
+    rank, size = launched()
     if options.measure:
-        return measure(Path(options.measure))
+        return 0 if rank else measure(Path(options.measure))
+    if rank:
+        # rank 0 reports for all; a launcher may end it if another one fails
+        this_job()
+        return 0
     checks: dict[str, Callable[[], Finding]] = {
         "python": python,
         "packages": packages,
@@ -101,7 +135,8 @@ def doctor(argv: list[str]) -> int:
         "shared": shared_memory,
         "mpi": mpi,
         "mpiexec": launcher,
-        "two ranks": two_ranks,
+        # a launcher inside of a job may wait for its processors for ever
+        **({"this job": this_job} if size > 1 else {"two ranks": two_ranks}),
     }
     worst = 0
     for name, check in checks.items():
@@ -291,16 +326,60 @@ def shared_memory() -> Finding:
     )
 
 
+@dataclass(frozen=True)
+class MpiLibrary:
+    """The MPI library that mpi4py uses.
+
+    Attributes:
+        name: Its name and version, such as "MPICH 5.0.2".
+        standard: The version of the MPI standard.
+        abi: The ABI by which a wheel of mpi4py calls it, such as "mpich"; empty if mpi4py was
+            built for this library.
+        path: Its file; empty if the system does not tell.
+    """
+
+    name: str
+    standard: str
+    abi: str
+    path: str
+
+    def __str__(self) -> str:
+        called = f"by the ABI {self.abi}" if self.abi else "that it was built for"
+        return f"{self.name} (MPI {self.standard}, {called})" + f" in {self.path}" * bool(self.path)
+
+
+def mpi_library() -> MpiLibrary:
+    """The MPI library that mpi4py uses.
+
+    Raises:
+        CommError: mpi4py finds none, or cannot start it.
+    """
+    # in a process of its own: importing it starts MPI
+    done = run([sys.executable, "-c", LIBRARY])
+    if done.returncode:
+        raise CommError(last_line(done.stderr))
+    return MpiLibrary(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def owner_of(mpiexec: Path) -> str:
+    """The MPI that a launcher belongs to, with its version; empty if it does not say."""
+    said = run([str(mpiexec), "--version"]).stdout
+    for pattern, name in LAUNCHERS.items():
+        version = re.search(pattern, said)
+        if version:
+            return f"{name} {version[1]}"
+    return ""
+
+
 def mpi() -> Finding:
     """mpi4py and the MPI library it finds."""
     if find_spec("mpi4py") is None:
         return WARN, "mpi4py is not installed: one rank only", GET_MPI
-    # in a process of its own: importing it starts MPI
-    code = "from mpi4py import MPI; print(MPI.Get_library_version().split(chr(10))[0])"
-    done = run([sys.executable, "-c", code])
-    if done.returncode:
-        return FAIL, f"mpi4py finds no MPI library: {last_line(done.stderr)}", GET_MPI
-    return OK, f"mpi4py {version_of('mpi4py')} with {done.stdout.strip()}", ""
+    try:
+        library = mpi_library()
+    except CommError as error:
+        return FAIL, f"mpi4py finds no MPI library: {error}", GET_MPI
+    return OK, f"mpi4py {version_of('mpi4py')} with {library}", ""
 
 
 def launcher() -> Finding:
@@ -308,14 +387,16 @@ def launcher() -> Finding:
     path = find_mpiexec()
     if path is None:
         return WARN, "mpiexec is not installed", GET_MPI
+    owner = owner_of(path)
+    text = f"{path}" + f" of {owner}" * bool(owner)
     first = shutil.which("mpiexec")
     if first is None or Path(first).resolve() != path.resolve():
         return (
             WARN,
-            f"{path}, but the shell finds {first or 'none'}",
+            f"{text}, but the shell finds {first or 'none'}",
             f"call it by its path, or activate the environment in {sys.prefix}",
         )
-    return OK, str(path), ""
+    return OK, text, ""
 
 
 def two_ranks() -> Finding:
@@ -326,19 +407,61 @@ def two_ranks() -> Finding:
     try:
         done = run([str(path), "-n", "2", sys.executable, "-c", SMOKE])
     except subprocess.TimeoutExpired:
-        return (
-            FAIL,
-            f"no answer within {SECONDS} s",
-            f"mpiexec and mpi4py may belong to different MPI libraries: {GET_MPI}",
-        )
+        return FAIL, f"no answer within {SECONDS} s", remedy_of_ranks(path)
     if done.returncode or "two ranks add up" not in done.stdout:
-        said = last_line(done.stderr) or done.stdout.strip()
-        return (
-            FAIL,
-            said or f"exit code {done.returncode}",
-            f"mpiexec and mpi4py may belong to different MPI libraries: {GET_MPI}",
-        )
+        # a launcher adds lines of its own
+        errors = [line for line in done.stderr.splitlines() if "Error" in line or "error" in line]
+        said = [*errors, last_line(done.stderr), done.stdout.strip()]
+        said = [line for line in said if line] or [f"exit code {done.returncode}"]
+        return FAIL, said[0], remedy_of_ranks(path)
     return OK, done.stdout.strip(), ""
+
+
+def remedy_of_ranks(mpiexec: Path) -> str:
+    """What to do if ranks of this launcher do not reach each other."""
+    try:
+        name = mpi_library().name
+    except CommError:
+        return GET_MPI
+    owner = owner_of(mpiexec)
+    if owner and owner.startswith("Open MPI") != name.startswith("Open MPI"):
+        return (
+            f"mpiexec is of {owner}, but mpi4py uses {name}: use the mpiexec of {name}, or let"
+            f" MPI4PY_LIBMPI name the libmpi.so of {owner}"
+        )
+    return f"mpiexec and mpi4py may belong to different MPI libraries: {GET_MPI}"
+
+
+def this_job() -> Finding:
+    """The ranks with which this command was started. All ranks take part."""
+    try:
+        comm = start()
+    except (CommError, ConfigError) as error:
+        return FAIL, str(error), ""
+    mine = (platform.node(), threads().count, available_cores())
+    counts: dict[str, list[int]] = {}
+    cores: dict[str, set[int]] = {}
+    for machine, count, its in comm.all_gather(mine):
+        counts.setdefault(machine, []).append(count)
+        cores.setdefault(machine, set()).update(its)
+    lines = [
+        f"{len(counts[machine])} on {machine} with {span(counts[machine])} threads each, on"
+        f" {len(cores[machine])} cores"
+        for machine in counts
+    ]
+    if len(lines) > NAMED:
+        lines[NAMED:] = [f"{len(lines) - NAMED} more machines"]
+    text = f"{comm.size} ranks: {'; '.join(lines)}"
+    if any(len(counts[machine]) > len(cores[machine]) for machine in counts):
+        return WARN, text, "ranks share cores; start fewer of them on a machine"
+    return OK, text, ""
+
+
+def span(numbers: list[int]) -> str:
+    """Numbers in words: "4", or "1 to 4"."""
+    least = min(numbers)
+    most = max(numbers)
+    return str(least) if least == most else f"{least} to {most}"
 
 
 def version_of(package: str) -> str:

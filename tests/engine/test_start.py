@@ -275,6 +275,18 @@ class TestStart:
                     and '"graphtheta[mpich]"' in done.stderr
                 )
 
+    @needs_mpi
+    def test_mpi_library_not_found(self):
+        """One line, without the paths that were tried."""
+        done = run(
+            [sys.executable, PROGRAM, "interface"],
+            PMI_SIZE="2",
+            PMI_RANK="0",
+            MPI4PY_LIBMPI="/nowhere/libmpi.so",
+        )
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
+        assert "MPI cannot be used here (cannot load MPI library);" in done.stderr
+
     def test_patience(self):
         assert (
             read_patience(" ") is None and read_patience("0") == 0 and read_patience("2.5") == 2.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -234,12 +235,18 @@ def test_programs_have_the_settings_of_the_user_but_are_no_ranks(
         "MPI4PY_LIBMPI",
         "HYDRA_LAUNCHER",
         "MPIR_CVAR_NOLOCAL",
+        "PMIX_MCA_gds",
+        "PRTE_MCA_rmaps_default_mapping_policy",
+        "I_MPI_FABRICS",
     }
     of_ranks = {
         "PMI_RANK",
         "PMIX_RANK",
         "OMPI_COMM_WORLD_RANK",
         "OMPI_UNIVERSE_SIZE",
+        "PRTE_LAUNCHED",
+        "HYDRA_BSTRAP_NODE_ID",
+        "I_MPI_INFO_NP",
         "MPI_LOCALRANKID",
         "OMPI_MCA_ess_base_jobid",
     }
@@ -247,6 +254,71 @@ def test_programs_have_the_settings_of_the_user_but_are_no_ranks(
         monkeypatch.setenv(name, "1")
     seen = set(run([sys.executable, "-c", "import os; print(*os.environ)"]).stdout.split())
     assert settings <= seen and not of_ranks & seen
+
+
+VERSIONS = {
+    "Open MPI 5.0.11": "mpiexec (Open MPI) 5.0.11\n\nReport bugs to ...\n",
+    "Open MPI 4.0.3": "mpiexec (OpenRTE) 4.0.3\n",
+    "Open MPI 3.0.9": "prterun (PRRTE) 3.0.9\n",
+    "Intel MPI 2021.18.1": "Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 20260626\n",
+    "MPICH 5.0.2": "HYDRA build details:\n    Version:            5.0.2\n    CC: cc\n",
+    "": "srun 25.05\n",
+}
+
+
+def stand_in(folder: Path, version: str, ranks: str) -> Path:
+    """An mpiexec that says this version, and runs these words for its ranks."""
+    path = folder / "mpiexec"
+    words = f"#!/bin/sh\nif [ $1 = --version ]; then printf '{version}'; exit; fi\n{ranks}\n"
+    path.write_text(words)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("owner", VERSIONS)
+def test_doctor_tells_the_mpi_of_a_launcher(owner: str, tmp_path: Path) -> None:
+    path = stand_in(tmp_path, VERSIONS[owner].replace("\n", "\\n"), "")
+    assert doctor.owner_of(path) == owner
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("owner", "remedy"),
+    [("Open MPI 5.0.11", "mpiexec is of Open MPI 5.0.11, but mpi4py uses "), ("", "may belong to")],
+)
+def test_doctor_finds_a_launcher_of_another_library(
+    owner: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process has a world of its own, in which it is rank 0 of 1."""
+    ranks = 'shift 2; export OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0; exec "$@"'
+    path = stand_in(tmp_path, VERSIONS[owner].replace("\n", "\\n"), ranks)
+    monkeypatch.setattr(doctor, "find_mpiexec", lambda: path)
+    monkeypatch.setattr(
+        doctor, "mpi_library", lambda: doctor.MpiLibrary("MPICH 5.0.2", "5.0", "mpich", "")
+    )
+    state, text, advice = doctor.two_ranks()
+    assert state == doctor.FAIL and remedy in advice
+    assert "2 processes were started together, but each has an MPI world of size 1" in text
+
+
+@needs_mpi
+def test_doctor_names_the_library_of_mpi4py() -> None:
+    state, text, _ = doctor.mpi()
+    assert state == doctor.OK
+    assert re.search(
+        r"mpi4py [\d.]+ with \D+ [\d.]+ \(MPI \d\.\d, (by|that) .*\) in /\S+libmpi", text
+    )
+
+
+@needs_mpi
+@pytest.mark.cold
+def test_doctor_looks_at_the_job_in_which_it_runs(tmp_path: Path) -> None:
+    done = launch(2, "doctor", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        r"this job   2 ranks: 2 on \S+ with \d+ threads each, on \d+ cores", done.stdout
+    )
+    assert "two ranks" not in done.stdout and done.stdout.count("this job") == 1
 
 
 def test_the_last_line_is_no_rule() -> None:
