@@ -41,6 +41,7 @@ class Input:
         x: Features, [n, d] float32.
         y: Classes, [n] int64.
         train: Training nodes, [n] bool.
+        test: Test nodes, [n] bool; none if the file has none.
     """
 
     indptr: np.ndarray
@@ -48,6 +49,7 @@ class Input:
     x: np.ndarray
     y: np.ndarray
     train: np.ndarray
+    test: np.ndarray
 
     @classmethod
     def read(cls, path: str | Path, features: bool = True) -> Input:
@@ -55,7 +57,14 @@ class Input:
         with np.load(path) as z:
             n = len(z["indptr"]) - 1
             x = z["x"] if features else np.zeros((n, 0), np.float32)
-            return cls(z["indptr"], z["indices"], x, z["y"].astype(np.int64), z["train"])
+            return cls(
+                indptr=z["indptr"],
+                indices=z["indices"],
+                x=x,
+                y=z["y"].astype(np.int64),
+                train=z["train"],
+                test=z["test"] if "test" in z.files else np.zeros(n, bool),
+            )
 
     @property
     def n(self) -> int:
@@ -99,6 +108,37 @@ def train(
         step(dropout)
         seconds.append(perf_counter() - began)
     return seconds, losses
+
+
+# seconds between two measurements of accuracy, as a share of those so far
+DENSE = 0.05
+
+
+def learning_curve(
+    begin: Callable[[], tuple[Callable[[], None], Callable[[], float]]], seconds: float
+) -> list[tuple[float, float]]:
+    """Accuracy over seconds of the start and of training; measuring it takes none of them.
+
+    Args:
+        begin: Makes a training; returns what makes an update, and what measures accuracy.
+        seconds: Of the training, at least.
+
+    Returns:
+        Seconds so far and accuracy, after updates that are about ``DENSE`` apart.
+    """
+    began = NOW()
+    update, accuracy = begin()
+    spent = NOW() - began
+    due = spent
+    curve = []
+    while spent < seconds:
+        began = NOW()
+        update()
+        spent += NOW() - began
+        if spent >= due:
+            curve.append((spent, accuracy()))
+            due = spent * (1 + DENSE)
+    return curve
 
 
 def peak_bytes() -> int:
@@ -231,7 +271,14 @@ def first_nodes(z: Input) -> Input:
     n = min(FEW, z.n)
     inside = (z.indices < n) & (np.arange(z.n_edges) < z.indptr[n])
     before = np.append(0, np.cumsum(inside))
-    return Input(before[z.indptr[: n + 1]], z.indices[inside], z.x[:n], z.y[:n], z.train[:n])
+    return Input(
+        indptr=before[z.indptr[: n + 1]],
+        indices=z.indices[inside],
+        x=z.x[:n],
+        y=z.y[:n],
+        train=z.train[:n],
+        test=z.test[:n],
+    )
 
 
 def sampled(

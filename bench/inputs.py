@@ -20,24 +20,26 @@ GRAPHS = {
 HELP = f"{', '.join(GRAPHS)}, any name that gt.load knows, or an npz file as written here"
 
 
-def graph_file(name: str, folder: Path) -> Path:
+def graph_file(name: str, folder: Path, split: str = "auto") -> Path:
     """The file of a graph, made if there is none.
 
     Args:
         name: Key of ``GRAPHS``, a name for ``gt.load``, or an npz file.
         folder: Where files are kept.
+        split: As in ``gt.load``.
     """
     if name.endswith(".npz"):
         return Path(name)
-    path = folder / f"{name.replace(':', '-').replace('=', '').replace(',', '-')}.npz"
+    words = name if split == "auto" else f"{name}-{split}"
+    path = folder / f"{words.replace(':', '-').replace('=', '').replace(',', '-')}.npz"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        write(gt.load(GRAPHS.get(name, name), self_loops=True), path)
+        write(gt.load(GRAPHS.get(name, name), self_loops=True, split=split), path)
     return path
 
 
 def write(graph: gt.Graph, path: Path) -> None:
-    """In-edges by destination, dense float32 features, classes, training nodes."""
+    """In-edges by destination, dense float32 features, classes, training and test nodes."""
     order = np.lexsort((graph.src, graph.dst))
     indptr = np.concatenate(([0], np.cumsum(np.bincount(graph.dst, minlength=graph.n_nodes))))
     x = graph.x.toarray() if sp.issparse(graph.x) else graph.x
@@ -50,5 +52,6 @@ def write(graph: gt.Graph, path: Path) -> None:
             x=x.astype(np.float32),
             y=graph.y,
             train=graph.train,
+            test=np.zeros(graph.n_nodes, bool) if graph.test is None else graph.test,
         )
     aside.rename(path)

@@ -14,7 +14,7 @@ import numpy as np
 from contender import WARM, Input, first_nodes, report
 
 import graphtheta as gt
-from graphtheta.models import GAT, SAGE
+from graphtheta.models import GAT, GCN, SAGE
 
 HEADS = 4
 
@@ -36,8 +36,9 @@ class Net(gt.Model):
 def build(model: str, d_in: int, hidden: int, d_out: int, hops: int) -> Net:
     """The network of a model's name with a layer for each hop."""
     widths = [d_in] + [hidden] * (hops - 1)
-    if model == "sage":
-        return Net([SAGE(d, e) for d, e in zip(widths, [*widths[1:], d_out], strict=True)])
+    if model in ("sage", "gcn"):
+        layer = {"sage": SAGE, "gcn": GCN}[model]
+        return Net([layer(d, e) for d, e in zip(widths, [*widths[1:], d_out], strict=True)])
     return Net([*(GAT(d, hidden // HEADS, HEADS) for d in widths[:-1]), GAT(widths[-1], d_out)])
 
 

@@ -18,7 +18,9 @@ def is_strategy(x: Any) -> bool:
 
 
 BUILT_IN = (GlobalBatch, MiniBatch, ClusterBatch)
-STRATEGIES: Registry[type[Strategy]] = Registry("strategy", is_strategy, (), BUILT_IN)
+# in a job, leaves the choice among those of the package to it
+AUTO = "auto"
+STRATEGIES: Registry[type[Strategy]] = Registry("strategy", is_strategy, (AUTO,), BUILT_IN)
 
 
 def check_complete(strategy: type[Strategy]) -> None:

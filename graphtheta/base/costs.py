@@ -23,6 +23,10 @@ DEALT = FLOPS // 5_000_000
 # kernels, rounds of messages, 2.5 milliseconds; and for dealing a group of views
 PHASE = FLOPS // 400
 GROUP = PHASE
+# the same to find an edge of a mini-batch and to list it: 70 nanoseconds
+LISTED = 3500
+# the same to multiply an entry of sparse rows
+SPARSE_PRODUCT = 10
 # a backward pass computes about twice as much as the forward pass
 PASSES = 3
 # seconds that MPICH takes to send and receive a message between two processes of a machine, with

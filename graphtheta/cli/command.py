@@ -21,6 +21,7 @@ from graphtheta.cli.warmup import jobs_of, warm_up
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.runtime.start import run_main, start
+from graphtheta.engine.strategy.registry import AUTO
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.store.reader import check_store
@@ -74,6 +75,9 @@ def train_all(job: Job, comm: Comm) -> None:
 
     Collective: all ranks of comm.
     """
+    if job.strategy == AUTO:
+        # the folder has its name before the strategy is chosen
+        job = job.change(out=str(job.folder))
     jobs = [job]
     if job.seeds > 1:
         jobs = [
@@ -135,6 +139,7 @@ def train_once(job: Job, comm: Comm) -> Result:
     Collective: all ranks of comm.
     """
     trainer = graphtheta.Trainer(job=job, comm=comm)
+    job = trainer.job
     say_on_first(comm, *_choices(trainer))
     with RunLog(job, comm, trainer.setup.metric, "lines") as log:
         result, lines, is_new = recorded(trainer, log, lambda: trainer.fit(log))
@@ -166,6 +171,7 @@ def _choices(trainer: graphtheta.Trainer) -> list[str]:
     """
     setup = trainer.setup
     lines = [
+        setup.strategy_line,
         setup.pair.reason,
         "" if setup.saving is None else str(setup.saving),
         setup.mode_line,

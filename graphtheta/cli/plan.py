@@ -14,15 +14,17 @@ from graphtheta.base.console import say
 from graphtheta.base.logger import start_logging
 from graphtheta.base.wording import did_you_mean
 from graphtheta.engine.runtime.start import launched, run_main, start
+from graphtheta.engine.strategy.registry import AUTO
 from graphtheta.errors import ConfigError, MemoryLimitError
 from graphtheta.inspect.planning.machine import known, machine
 from graphtheta.inspect.planning.plan import MODES, Row, planned
 from graphtheta.inspect.planning.report import MORE_WORKERS, Limit, refusal, report
-from graphtheta.inspect.planning.skeleton import SAMPLED_VIEWS, skeleton
+from graphtheta.inspect.planning.skeleton import SAMPLED_VIEWS, Skeleton, skeleton
 from graphtheta.run.job.flag import Parser
 from graphtheta.run.job.job import Job, choices
 from graphtheta.run.job.keys import FIELDS
 from graphtheta.run.job.rules import OnlyWith, rules_of
+from graphtheta.train.loop.chosen_strategy import Choice
 from graphtheta.train.loop.prepare import load_graph
 
 STRATEGIES = ("global", "mini", "cluster")
@@ -82,13 +84,17 @@ def plan(argv: list[str], ready: bool = False) -> int:
         again = not ready and (options.recalibrate or known() is None)
         speed = machine(options.recalibrate and not ready)
 
+        lines: dict[str, None] = {}
+
         def rows_on(workers: Sequence[int]) -> list[Row]:
             rows = []
             for same in alike(jobs):
                 sketch = skeleton(same[0], graph)
+                ways, why = settled(sketch, same)
+                lines.update(why)
                 rows += planned(
                     held=sketch,
-                    jobs=same,
+                    jobs=ways,
                     workers=workers,
                     machine=speed,
                     modes=modes,
@@ -103,6 +109,8 @@ def plan(argv: list[str], ready: bool = False) -> int:
             return apart(argv)
         if options.json:
             write_json(options.json, [row.figures() for row in rows], *FIGURES)
+        for line in lines:
+            say(line)
         say(report(rows, limit, speed))
         if not any(limit.fits(row) for row in rows):
             more = [p for p in MORE_WORKERS if max(workers) < p <= graph.n_nodes]
@@ -218,6 +226,17 @@ def alike(jobs: Sequence[Job]) -> list[list[Job]]:
             (job.precompute, job.strategy if job.precompute == "auto" else ""), []
         ).append(job)
     return list(groups.values())
+
+
+def settled(held: Skeleton, jobs: Sequence[Job]) -> tuple[list[Job], dict[str, None]]:
+    """The jobs, with the strategies that strategy=auto chooses, and lines that say why, each once.
+
+    Args:
+        held: One of the jobs without features.
+        jobs: Differ from it in keys of the strategy and the partition.
+    """
+    made = [held.chosen(job) if job.strategy == AUTO else Choice(job, reason="") for job in jobs]
+    return [job for job, _ in made], {reason: None for _, reason in made if reason}
 
 
 def numbers(name: str, text: str) -> list[int]:

@@ -11,7 +11,7 @@ from graphtheta.base.atomic import check_replaceable, write_json
 from graphtheta.base.console import say
 from graphtheta.base.costs import POST
 from graphtheta.base.logger import start_logging
-from graphtheta.cli.plan import FIGURES, STRATEGIES, alike, jobs_of, listed, numbers
+from graphtheta.cli.plan import FIGURES, STRATEGIES, alike, jobs_of, listed, numbers, settled
 from graphtheta.engine.comm.delayed import read_link
 from graphtheta.engine.runtime.start import launched, run_main, start
 from graphtheta.errors import ConfigError, FormatError
@@ -64,9 +64,13 @@ def simulate(argv: list[str]) -> int:
         cluster = _cluster(options)
         points: list[Point] = []
         for same in alike(jobs):
+            held = skeleton(same[0], graph)
+            ways, why = settled(held, same)
+            for line in why:
+                say(line)
             points += simulated(
-                held=skeleton(same[0], graph),
-                jobs=same,
+                held=held,
+                jobs=ways,
                 workers=workers,
                 cluster=cluster,
                 modes=modes,

@@ -14,6 +14,7 @@ import numpy as np
 
 from graphtheta.base.logger import logger
 from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.strategy.registry import AUTO
 from graphtheta.graph.data.arrays import EDGE_MASKS, NODE_MASKS
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.transform import take_edges, take_nodes
@@ -26,6 +27,8 @@ from graphtheta.train.loop.trainer import Trainer
 NODES = 48
 EDGES = 192
 BATCH = 8
+# strategies that most jobs have, also if they are chosen
+USUAL = ("global", "mini")
 
 
 def small(graph: Graph) -> Graph:
@@ -72,13 +75,12 @@ def shortened(job: Job) -> Job:
 
 def jobs_of(keys: dict[str, Any]) -> list[Job]:
     """The job of these keys; without keys, full-graph and mini-batch jobs of published models."""
+    if keys.get("strategy") == AUTO:
+        # on a small graph it would choose otherwise
+        return [Job(**{**keys, "strategy": strategy}) for strategy in USUAL]
     if keys:
         return [Job(**keys)]
-    return [
-        Job(model=model, strategy=strategy)
-        for model in PUBLISHED
-        for strategy in ("global", "mini")
-    ]
+    return [Job(model=model, strategy=strategy) for model in PUBLISHED for strategy in USUAL]
 
 
 def warm_up(jobs: list[Job], comm: Comm) -> tuple[int, float]:

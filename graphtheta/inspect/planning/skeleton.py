@@ -13,7 +13,7 @@ from time import thread_time
 
 import numpy as np
 
-from graphtheta.base.memory import peak_bytes, resident_bytes
+from graphtheta.base.memory import peak_bytes, resident_bytes, total_bytes
 from graphtheta.base.sparse import is_sparse
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.serial import SerialComm
@@ -46,6 +46,7 @@ from graphtheta.run.dividing import divide
 from graphtheta.run.embeddings.setup import learned_bytes, width_of
 from graphtheta.run.job.job import Job
 from graphtheta.train.loop.aggregation import passes_of
+from graphtheta.train.loop.chosen_strategy import Choice, choose_strategy, facts_of
 from graphtheta.train.loop.make_model import Factory
 from graphtheta.train.loop.prepare import build_strategy, prepare_job
 from graphtheta.train.reuse.staleness.registry import make_exchange
@@ -133,6 +134,13 @@ class Skeleton(Assembly):
         """Dry run of the model over levels of these sizes."""
         with self.scope(), halo_scope(self.job.halo):
             return probe(self.model, self.partition, counts)
+
+    def chosen(self, job: Job) -> Choice:
+        """What strategy=auto chooses for a job on this machine, which differs from this one in keys
+        of the partition only.
+        """
+        facts = facts_of(self.prepared, self.task, total_bytes())
+        return choose_strategy(job, self.probe, facts)
 
     def blanked(self, partition: Partition) -> Partition:
         """A worker's part of the graph with blank columns, which count as rows in its memory."""

@@ -122,6 +122,7 @@ def explain(
     parts.append(
         "bytes and operations of one forward pass over the whole graph; "
         f"a training step {twice}adds the backward pass, about twice as much\n"
+        + f"{trainer.setup.strategy_line}\n" * bool(trainer.setup.strategy_line)
         + f"{trainer.setup.pair.reason}\n" * bool(trainer.setup.pair.reason)
         + f"{trainer.setup.mode_line}\n" * bool(trainer.setup.mode_line)
         + f"memory: at most {amount(max(peak))} a worker"

@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 from graphtheta.base.arguments import checked
 from graphtheta.base.described import name_and_options
 from graphtheta.base.wording import did_you_mean, explain, literals
+from graphtheta.engine.strategy.registry import AUTO as AUTO_STRATEGY
 from graphtheta.engine.strategy.registry import BUILT_IN
 from graphtheta.engine.train.stages import FREE, read_stages
 from graphtheta.errors import ConfigError
@@ -198,7 +199,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     @classmethod
     def _check_strategy(cls, value: str) -> str:
         name, written = name_and_options(value)
-        if written and name in {kind.name for kind in BUILT_IN}:
+        if written and name in {AUTO_STRATEGY, *(kind.name for kind in BUILT_IN)}:
             raise ValueError(
                 f"{name} has no options; its settings are keys of the job, as docs/strategies.md"
                 " lists them"
@@ -406,7 +407,8 @@ def choices(key: str, field: FieldInfo | None = None) -> tuple[Any, ...]:
     """
     if key in REGISTRIES:
         auto = ("auto",) if Job.model_fields[key].default == "auto" else ()
-        return *auto, *REGISTRIES[key], *((*PAIRS, AUTO) if key == "partitioner" else ())
+        more = {"partitioner": (*PAIRS, AUTO), "strategy": (AUTO_STRATEGY,)}
+        return *auto, *REGISTRIES[key], *more.get(key, ())
     return literals((field or Job.model_fields[key]).annotation)
 
 

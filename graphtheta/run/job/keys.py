@@ -15,7 +15,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from graphtheta.base.registry import Registry
-from graphtheta.engine.strategy.registry import STRATEGIES
+from graphtheta.engine.strategy.registry import AUTO, STRATEGIES
 from graphtheta.engine.strategy.strategy import GlobalBatch
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.engine.train.stages import FREE
@@ -39,7 +39,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
 # rules that several keys have
 MINI = OnlyWith("strategy", ("mini",))
 CLUSTER = OnlyWith("strategy", ("cluster",))
-BATCHES = OnlyWith("strategy", ("mini", "cluster"), without=("global",))
+BATCHES = OnlyWith("strategy", ("mini", "cluster"), without=("global", AUTO))
 INDEPENDENT = OnlyWith("mode", ("independent", "auto"))
 SAMPLING = Needs(("fanout",), "configures neighbour sampling, but no fanout is given")
 LEARNED = Needs(("embedding",), "configures learned node features, which have no width")
@@ -68,6 +68,8 @@ ASKS_NOTHING: dict[str, str] = {
     "largest_component": "no",
     "normalise_features": "none",
 }
+# keys that ask for a folder of the run, which checkpoints are written to
+ASKING = ("out", "resume", "checkpoint_every", "keep")
 # keys that change nothing of a model that was trained already
 OF_TRAINING = frozenset(
     (
@@ -198,8 +200,9 @@ class StrategyKeys(Options):
 
     strategy: Annotated[str, COMMON] = GlobalBatch.name
     """Batching: full-graph training (global), mini-batches of target nodes with their k-hop
-    neighbourhoods (mini), or batches of clusters as in Cluster-GCN (cluster); give your own as
-    FILE.py:Class. Options of your own follow as :name=value,..."""
+    neighbourhoods (mini), or batches of clusters as in Cluster-GCN (cluster); or the one predicted
+    to learn fastest, with batch size and fan-out (auto); give your own as FILE.py:Class. Options of
+    your own follow as :name=value,..."""
     batch_size: Annotated[int, MINI, COMMON] = Field(0, ge=0)
     """Target nodes per mini-batch, summed over all workers; 0 uses all training nodes."""
     vertex_limit: Annotated[int, MINI, NO_HISTORY] = Field(0, ge=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from graphtheta.engine.layer.dry_run import Probe, probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.settings import pass_scope
 from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.strategy.registry import AUTO
 from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.train.metrics import choose_metric
@@ -53,6 +54,7 @@ from graphtheta.run.memory.bound import (
 from graphtheta.samplers.hidden import hidden_by, refuse
 from graphtheta.tasks.kinds.pair_counts import PairCounts
 from graphtheta.train.loop.aggregation import passes_of
+from graphtheta.train.loop.chosen_strategy import with_strategy
 from graphtheta.train.loop.groups import SETTINGS, Choice, Groups, frozen_parameters, rates
 from graphtheta.train.loop.make_model import Factory
 from graphtheta.train.loop.modes import ModeCounts, count_modes
@@ -139,6 +141,7 @@ class RunSetup(Measured):
         rule: Makes updates of gradients: learning-rate schedule and clipping.
         views_per_step: Views whose gradients are summed for an update.
         independent: Whether each worker computes views of its own.
+        strategy_line: What strategy=auto chose, and why; empty if the job leaves no choice.
         modes: What both modes do with the first views; None unless the job chooses between them.
         choices: Settings that exist in Python only.
         schema: Form of the graph, before self loops were added or dropped.
@@ -154,6 +157,7 @@ class RunSetup(Measured):
     rule: UpdateRule
     views_per_step: int
     independent: bool
+    strategy_line: str
     modes: ModeCounts | None
     choices: Choices
     schema: Schema
@@ -271,6 +275,12 @@ def build(
     check_models(prepared.model, described, comm)
     assembly = assemble(prepared, comm, ForTraining(frozen))
     partition = assembly.partition
+    task = prepared.task(partition)
+    strategy_line = ""
+    if job.strategy == AUTO:
+        job, strategy_line = with_strategy(prepared, assembly.probe, task, comm)
+        assembly = replace(assembly, job=job)
+        assembly.kind.job = job
     _check_degrees(assembly)
     _report(assembly, prepared.graph)
     bound = memory_of(
@@ -283,7 +293,6 @@ def build(
         scored=prepared.kind.scored(),
     )
     check_memory(bound, partition, job.strategy == "global")
-    task = prepared.task(partition)
     evaluator, limit = assembly.measuring(task)
     if choices.loss is not None:
         task.own_loss = RowLoss(choices.loss)
@@ -325,6 +334,7 @@ def build(
         rule=rule,
         views_per_step=views,
         independent=independent,
+        strategy_line=strategy_line,
         modes=modes,
         choices=choices,
         schema=schema,

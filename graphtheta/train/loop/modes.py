@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graphtheta.base.costs import DEALT, GATHERED, GROUP, MOVED, PASSES, PHASE
+from graphtheta.base.costs import DEALT, GROUP, MOVED, PASSES, PHASE
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.layer.traffic import Widths
 from graphtheta.engine.strategy.strategy import Strategy
@@ -27,8 +27,7 @@ from graphtheta.engine.train.deal import dealt_bytes
 from graphtheta.engine.train.parts import sweeps_of
 from graphtheta.engine.view.level import Level
 from graphtheta.engine.view.view import GraphView
-from graphtheta.ops.autodiff.primitive import PRIMITIVES
-from graphtheta.ops.edge.cost import operation_flops
+from graphtheta.train.loop.level_work import level_work, row_work, steps_of
 
 
 @dataclass(frozen=True)
@@ -143,13 +142,17 @@ def _counts(view: GraphView, probe: Probe, itemsize: int) -> tuple[float, int, i
     work = 0.0
     sent = 0
     for number, level, widths in _levels(view, probe):
-        work += (
-            _flops(probe, number, "transform") * level.n_in
-            + _flops(probe, number, "apply") * level.n_out
+        work += level_work(
+            probe=probe,
+            superstep=number,
+            widths=widths,
+            itemsize=itemsize,
+            rows_in=level.n_in,
+            rows_out=level.n_out,
+            edges=level.n_edges,
         )
-        work += GATHERED * level.n_edges * sum(each.src + each.dst for each in widths) / itemsize
         sent += sum(sum(each.sent(level)) for each in widths)
-    between = sum(_flops(probe, number, "other") for number in range(-1, len(probe.supersteps)))
+    between = sum(row_work(probe, number, "other") for number in range(-1, len(probe.supersteps)))
     return (
         PASSES * (work + between * view.n_targets),
         sum(level.n_edges for level in view.levels),
@@ -160,19 +163,7 @@ def _counts(view: GraphView, probe: Probe, itemsize: int) -> tuple[float, int, i
 def _levels(view: GraphView, probe: Probe) -> Iterator[tuple[int, Level, list[Widths]]]:
     """Number, level and widths of the phases of each superstep that runs over a level."""
     levels = iter(view.levels)
-    traffic = iter(probe.traffic)
-    for number, step in enumerate(probe.supersteps):
-        if step.program is not None and step.made_by is not None:
-            level = view.pairs if step.made_by.sum is None else next(levels)
-            assert level is not None
-            yield number, level, [next(traffic).widths for _ in step.program.phases]
-
-
-def _flops(probe: Probe, superstep: int, stage: str) -> float:
-    """Multiply-adds of the node operations of a stage, for each row."""
-    found = [
-        o
-        for o in probe.operations
-        if o.superstep == superstep and o.stage == stage and o.name != "gather"
-    ]
-    return sum(operation_flops(PRIMITIVES.get(o.name), o.inputs, o.outputs[0]) for o in found) / 2
+    for step in steps_of(probe):
+        level = next(levels) if step.sums else view.pairs
+        assert level is not None
+        yield step.number, level, step.widths

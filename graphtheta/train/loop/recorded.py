@@ -92,6 +92,8 @@ def _outcome(session: Session, result: Result) -> tuple[dict[str, Any], list[str
         **positive_entry(result.positive),
         **session.job.evaluation_entry,
     }
+    if session.setup.strategy_line:
+        record["strategy"] = session.setup.strategy_line
     lines = []
     modes = session.setup.modes
     if modes is not None:

@@ -132,7 +132,7 @@ class Session(ModelOnGraph):
         self.macrobatches = self.reuse.macrobatches
         self.training = setup.training(self.reuse)
         size = 0 if self.macrobatches is None else self.macrobatches.size
-        self.pipeline = pipeline_of(job, self.training, size)
+        self.pipeline = pipeline_of(setup.job, self.training, size)
 
     def _refuse_unread(self, job: Job) -> None:
         for key in self.unread:

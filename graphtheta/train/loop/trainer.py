@@ -39,6 +39,7 @@ from graphtheta.run.checkpoints.run_folder import check_run_folder
 from graphtheta.run.checkpoints.stopping import PREEMPTED, Stop, Stopped, code_of
 from graphtheta.run.embeddings.saved import gathered_tables, load_tables
 from graphtheta.run.job.keyfile import LARGEST_NUMBER
+from graphtheta.run.job.keys import ASKING
 from graphtheta.run.job.run_files import PREDICTIONS_FILE
 from graphtheta.run.log.runlog import RunLog
 from graphtheta.run.log.shown import Shown
@@ -49,8 +50,6 @@ from graphtheta.train.loop.session import CALMER, Session
 from graphtheta.train.reuse.staleness.approximate import PARTITION, Approximate, gathered, scattered
 from graphtheta.train.reuse.staleness.audit import OUTPUTS, audited
 
-# keys that ask for checkpoints
-ASKING = ("out", "resume", "checkpoint_every", "keep")
 # counters of a checkpoint: batches of an epoch; and what the names of the digests of the graph
 # begin with
 EPOCH, GRAPH = "views_per_epoch", "graph/"

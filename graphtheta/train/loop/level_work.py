@@ -1,0 +1,85 @@
+"""Multiply-adds of the supersteps of a model, from the sizes of their levels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from graphtheta.base.costs import GATHERED, SPARSE_PRODUCT
+from graphtheta.engine.layer.dry_run import Operation, Probe
+from graphtheta.engine.layer.traffic import Widths
+from graphtheta.ops.autodiff.primitive import PRIMITIVES
+from graphtheta.ops.edge.cost import operation_flops
+
+
+class Step(NamedTuple):
+    """A superstep that runs over edges or pairs.
+
+    Attributes:
+        number: Its number.
+        sums: Whether it sums messages along edges; otherwise it makes values of pairs.
+        widths: Of its phases.
+    """
+
+    number: int
+    sums: bool
+    widths: list[Widths]
+
+
+def steps_of(probe: Probe) -> Iterator[Step]:
+    """The supersteps of a model that run over edges or pairs, in their order."""
+    traffic = iter(probe.traffic)
+    for number, step in enumerate(probe.supersteps):
+        if step.program is not None and step.made_by is not None:
+            widths = [next(traffic).widths for _ in step.program.phases]
+            yield Step(number, step.made_by.sum is not None, widths)
+
+
+def level_work(
+    probe: Probe,
+    superstep: int,
+    widths: Iterable[Widths],
+    itemsize: int,
+    rows_in: float,
+    rows_out: float,
+    edges: float,
+    density: float = 1.0,
+) -> float:
+    """Multiply-adds of the forward pass of a superstep.
+
+    Args:
+        probe: Dry run of the model.
+        superstep: Its number.
+        widths: Of its phases.
+        itemsize: Bytes of a number.
+        rows_in, rows_out, edges: Size of the level.
+        density: Share of the numbers of the features that are stored.
+    """
+    gathered = sum(each.src + each.dst for each in widths) / itemsize
+    return (
+        row_work(probe, superstep, "transform", density) * rows_in
+        + row_work(probe, superstep, "apply", density) * rows_out
+        + GATHERED * edges * gathered
+    )
+
+
+def row_work(probe: Probe, superstep: int, stage: str, density: float = 1.0) -> float:
+    """Multiply-adds of the node operations of a stage for each row, with arguments as above."""
+    # products that read the features are the first one, and those beside it
+    first = next((o for o in probe.operations if _multiplies(o)), None)
+    features = None if first is None else (first.superstep, first.inputs[0])
+    stored = min(1.0, SPARSE_PRODUCT * density)
+    return sum(
+        _work(o) * (stored if _multiplies(o) and (o.superstep, o.inputs[0]) == features else 1.0)
+        for o in probe.operations
+        if o.superstep == superstep and o.stage == stage and o.name != "gather"
+    )
+
+
+def _work(o: Operation) -> float:
+    return operation_flops(PRIMITIVES.get(o.name), o.inputs, o.outputs[0]) / 2
+
+
+def _multiplies(o: Operation) -> bool:
+    prim = PRIMITIVES.get(o.name)
+    return prim is not None and prim.traits.work == "contraction"
