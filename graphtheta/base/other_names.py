@@ -175,6 +175,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "checkpoint_every": ("save_every", "checkpoint_interval", "save_steps", "save_model_frequency"),
     "keep": ("max_to_keep", "save_total_limit", "save_top_k"),
     "resume": ("restart", "resume_from_checkpoint", "load_from_checkpoint", "restore_model_path"),
+    "overwrite": ("force", "overwrite_output_dir", "exist_ok"),
     "save_predictions": ("save_prediction", "save_prediction_path"),
     "trace": ("profile", "profiler"),
     "log_level": ("verbose", "verbosity", "logging_level"),

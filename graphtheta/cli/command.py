@@ -21,16 +21,13 @@ from graphtheta.cli.warmup import jobs_of, warm_up
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.runtime.start import run_main, start
-from graphtheta.engine.strategy.registry import AUTO
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.store.reader import check_store
 from graphtheta.inference.grown.trained import EARLIER_POSITIVE, Trained
 from graphtheta.ops.compile.cache import cache_folder
-from graphtheta.run.checkpoints.keeper import refuse_to_overwrite
-from graphtheta.run.checkpoints.lock import check_free
 from graphtheta.run.checkpoints.progress import Result
-from graphtheta.run.checkpoints.run_folder import check_run_folder
+from graphtheta.run.checkpoints.run_folder import placed, seed_jobs
 from graphtheta.run.checkpoints.weights import WEIGHTS
 from graphtheta.run.dividing import choose_pair, divide
 from graphtheta.run.job.flag import Parser
@@ -75,17 +72,8 @@ def train_all(job: Job, comm: Comm) -> None:
 
     Collective: all ranks of comm.
     """
-    if job.strategy == AUTO:
-        # the folder has its name before the strategy is chosen
-        job = job.change(out=str(job.folder))
-    jobs = [job]
-    if job.seeds > 1:
-        jobs = [
-            job.change(seed=seed, seeds=1, out=str(job.folder / f"seed-{seed}"))
-            for seed in range(job.seed, job.seed + job.seeds)
-        ]
-    check_startable(jobs, comm)
-    results = [train_once(one, comm) for one in jobs]
+    job = placed(job, comm)
+    results = [train_once(one, comm) for one in seed_jobs(job)]
     if comm.rank == 0 and job.seeds > 1:
         values = {name: [r.metrics[name] for r in results] for name in results[0].metrics}
         rows = [
@@ -112,23 +100,6 @@ def train_all(job: Job, comm: Comm) -> None:
             **job.evaluation_entry,
         }
         write_json(job.folder / RESULT_FILE, record, "the results")
-
-
-def check_startable(jobs: list[Job], comm: Comm) -> None:
-    """Check all output folders before the first run: none holds an unfinished run or is in use.
-
-    Raises:
-        ConfigError: A folder holds a run that stopped; on all ranks together.
-        FormatError: Another job is training in a folder; on all ranks together.
-
-    Collective: all ranks of comm.
-    """
-    with comm.agreed():
-        for job in jobs if comm.rank == 0 else ():
-            check_run_folder(job.folder, job.resume)
-            check_free(job.folder)
-            if not job.resume:
-                refuse_to_overwrite(job)
 
 
 def train_once(job: Job, comm: Comm) -> Result:

@@ -46,6 +46,7 @@ from graphtheta.cli.processes import (
 from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError
 from graphtheta.run.checkpoints.checkpoint import CHECKPOINTS, steps_in
+from graphtheta.run.checkpoints.run_folder import run_of, seed_jobs
 from graphtheta.run.checkpoints.stopping import INTERRUPTED, PREEMPTED
 from graphtheta.run.job.flag import Parser
 from graphtheta.run.job.job import Job
@@ -182,11 +183,10 @@ def program_of(words: list[str]) -> tuple[list[str], Runs]:
         return program, Runs()
     parser = Parser("train", "Train a model.", "graphtheta launch -n 4 train --dataset cora")
     parser.add_job_keys()
-    job = Job(**parser.read(rest)[1])
-    seeds = range(job.seed, job.seed + job.seeds) if job.seeds > 1 else ()
-    return [*program, "--resume"], Runs(
-        tuple(job.folder / f"seed-{seed}" for seed in seeds) or (job.folder,)
-    )
+    # a try resumes what the one before it has done
+    job = Job(**{**parser.read(rest)[1], "resume": True})
+    jobs = seed_jobs(job.change(out=str(run_of(job))))
+    return [*program, "--resume"], Runs(tuple(one.folder for one in jobs))
 
 
 def starter(options: SimpleNamespace) -> list[str]:

@@ -9,7 +9,9 @@ from graphtheta.base.console import printable, say
 from graphtheta.engine.runtime.start import launched
 from graphtheta.inspect.reports.page import page
 from graphtheta.inspect.reports.run import read_run
+from graphtheta.inspect.reports.runs import newest_run
 from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.job import RUNS
 
 REPORT_FILE = "report.html"
 
@@ -21,9 +23,11 @@ def parser_of_report() -> Parser:
         "Write an HTML report of a run: learning curve, time per stage and worker, load imbalance,"
         " bytes between workers, memory. The page is a single file without external resources.",
         "graphtheta report runs/sbm-gcn-global",
-        "RUN ",
+        "[RUN] ",
     )
-    parser.add_argument("run", metavar="RUN", help="folder of the run")
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", help="folder of the run [the newest in runs/]"
+    )
     parser.add_argument("--to", metavar="FILE", help="output file [RUN/report.html]")
     return parser
 
@@ -40,8 +44,9 @@ def report(argv: list[str]) -> int:
     options, _ = parser_of_report().read(argv)
     if launched()[0]:
         return 0
-    path = Path(options.to or Path(options.run, REPORT_FILE))
-    run = read_run(Path(options.run))
+    folder = Path(options.run) if options.run else newest_run(Path(RUNS))
+    path = Path(options.to or folder / REPORT_FILE)
+    run = read_run(folder)
     with file_errors(path, "the page", "choose another with --to"):
         check_replaceable(path)
         make_folder(path.parent)

@@ -9,6 +9,7 @@ from graphtheta.base.console import say
 from graphtheta.engine.runtime.start import launched
 from graphtheta.inspect.reports.runs import compare_runs
 from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.job import RUNS
 
 
 def parser_of_runs() -> Parser:
@@ -20,7 +21,7 @@ def parser_of_runs() -> Parser:
         "graphtheta runs runs --json runs.json",
         "[FOLDER] ",
     )
-    parser.add_argument("folder", metavar="FOLDER", nargs="?", default="runs", help="[runs]")
+    parser.add_argument("folder", metavar="FOLDER", nargs="?", default=RUNS, help=f"[{RUNS}]")
     parser.add_argument("--json", metavar="FILE", help="write all metrics and keys to this file")
     return parser
 

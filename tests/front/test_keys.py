@@ -20,6 +20,7 @@ from graphtheta.base.logger import logger
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, GraphThetaError
 from graphtheta.run.job.keys import ASKS_NOTHING, FIELDS, OF_DATASET, OF_TRAINING, DataKeys
+from graphtheta.run.job.run_files import RESULT_FILE
 
 pytestmark = pytest.mark.reference
 
@@ -33,8 +34,10 @@ TRIPLES = {"model": "mlp", "layers": 0, "embedding": 4, "task": "triple"}
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder to work in, and a log whose level comes back."""
+    """A folder to work in, and a log whose level comes back; ``held`` holds a run."""
     monkeypatch.chdir(tmp_path)
+    Path("held").mkdir()
+    Path("held", RESULT_FILE).touch()
     np.save("clusters.npy", np.arange(N) % 6)
     level = logger.level
     handlers = list(logger.handlers)
@@ -282,6 +285,7 @@ TABLE: dict[str, Effect] = {
     "checkpoint_every": Effect(1, shows=files),
     "keep": Effect(1, {"out": "run", "checkpoint_every": 1, "epochs": 4}, shows=files),
     "resume": Effect(True, shows=files),
+    "overwrite": Effect(True, {"out": "held"}, needed=True),
     "save_predictions": Effect(True, shows=files),
     "scores": Effect("logits", shows=lambda t, r: t.predict()[1]),
     "trace": Effect(True, shows=files),

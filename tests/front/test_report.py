@@ -227,7 +227,7 @@ def test_batches_are_those_after_the_first_evaluation(here: Path) -> None:
     """All of them in a run with one evaluation, and none of those before it was resumed."""
     keys: dict[str, object] = {"strategy": "mini", "batch_size": 40}
     for more, evaluations in (({"epochs": 4}, 4), ({"eval_every": 4}, 1)):
-        folder = run(2, **keys, **more)
+        folder = run(2, **keys, **more, overwrite=True)
         rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         assert len(rows) == evaluations
         batches = Profile.read(folder / "profile.json").batches
@@ -337,7 +337,7 @@ def test_python_writes_the_same_timeline(here: Path) -> None:
 def test_a_run_that_fails_leaves_timelines_and_a_report(here: Path) -> None:
     run(2, trace=True)
     with pytest.raises(DataError, match="loss of an evaluation"):
-        run(2, trace=True, lr=1e38, optimiser="sgd", epochs=50)
+        run(2, trace=True, lr=1e38, optimiser="sgd", epochs=50, overwrite=True)
     folder = Path("run")
     assert not {"trace.json", "profile.json", "result.json"} & {
         path.name for path in folder.iterdir()
@@ -353,7 +353,7 @@ def test_a_run_that_fails_leaves_timelines_and_a_report(here: Path) -> None:
 @pytest.mark.usefixtures("without_charts")
 def test_a_later_run_takes_the_timeline_away(here: Path) -> None:
     run(1, trace=True)
-    assert main(["report", str(run(1))]) == 0
+    assert main(["report", str(run(1, overwrite=True))]) == 0
     assert (
         not Path("run/trace.json").exists()
         and "train with --trace" in read_page(Path("run/report.html")).text

@@ -483,11 +483,13 @@ def test_an_unfinished_run_is_not_lost() -> None:
     assert run(gt.start(), 5, **MINI) == 75
     with pytest.raises(
         ConfigError,
-        match=r"stopped in epoch 2, after step 6; resume it with --resume.*--out.*delete",
+        match=r"stopped in epoch 2, after step 6; resume it with --resume.*--out.*--overwrite",
     ):
         run_simulated(2, run, **MINI)
     run(gt.start(), **MINI, resume=True)
-    with pytest.raises(ConfigError, match=r"run holds a run; .*out=.*resume=True.*delete"):
+    with pytest.raises(
+        ConfigError, match=r"run holds a finished run; .*resume=True.*out=.*overwrite=True"
+    ):
         run(gt.start(), **{**MINI, "lr": 0.5})
 
 

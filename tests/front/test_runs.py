@@ -16,7 +16,9 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.__main__ import main
+from graphtheta.base.atomic import MARKER
 from graphtheta.base.console import figure
+from graphtheta.cli.command import parser_of_train, train_all
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
@@ -148,13 +150,207 @@ def test_a_run_is_not_replaced(ranks: int, keep: int) -> None:
 
     first = run_simulated(ranks, program)
     before = {path: path.stat().st_mtime_ns for path in Path("run").rglob("*")}
-    with pytest.raises(ConfigError, match=r"run holds a run; .*out=.*resume=True"):
+    with pytest.raises(ConfigError, match=r"run holds a finished run; .*resume=True.*out="):
         run_simulated(ranks, program)
     assert {path: path.stat().st_mtime_ns for path in Path("run").rglob("*")} == before
     if keep:
         assert run_simulated(ranks, program, resume=True) == first
         run_simulated(ranks, program, resume=True, epochs=5)
         assert len(Path("run/metrics.jsonl").read_text().splitlines()) == 5
+
+
+def command(**keys: Any) -> None:
+    """Train by the command; raises its error."""
+    given = {"dataset": DATASET, **KEYS, **keys}
+    words = [
+        word
+        for key, value in given.items()
+        for word in (f"--{key.replace('_', '-')}", *([] if value is True else [str(value)]))
+    ]
+    job = gt.Job(**parser_of_train().read(words)[1])
+    train_all(job, gt.start())
+
+
+def program(**keys: Any) -> None:
+    """Train in Python, as a run."""
+    gt.Trainer(
+        **{"model": "gcn", "dataset": DATASET, "checkpoint_every": 100, **KEYS, **keys}
+    ).fit()
+
+
+def times(folder: str) -> dict[Path, int]:
+    """When each file was written; the marker says who looked last."""
+    return {
+        path: path.stat().st_mtime_ns for path in Path(folder).rglob("*") if path.name != MARKER
+    }
+
+
+NAME = "runs/sbm-gcn-global"
+BOTH = pytest.mark.parametrize("train", [command, program])
+
+
+@BOTH
+def test_a_default_folder_has_a_number_if_the_last_run_is_finished(
+    train: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    train()
+    first = times(NAME)
+    train(lr=0.1)
+    assert f"{NAME} holds a run; this one is written to {NAME}-2" in capsys.readouterr().out
+    second = times(f"{NAME}-2")
+    train(lr=0.2)
+    assert gt.Job.from_yaml(f"{NAME}-3/job.yaml").lr == 0.2
+    # the last run of the name is resumed, and replaced
+    assert main(["report"]) == 0 and Path(f"{NAME}-3/report.html").is_file()
+    train(lr=0.2, epochs=5, resume=True)
+    assert len(Path(f"{NAME}-3/metrics.jsonl").read_text().splitlines()) == 5
+    train(lr=0.3, overwrite=True)
+    assert gt.Job.from_yaml(f"{NAME}-3/job.yaml").lr == 0.3
+    assert (times(NAME), times(f"{NAME}-2")) == (first, second)
+    assert not Path(f"{NAME}-4").exists()
+    # a gap is not filled, as the newest run has the highest number
+    shutil.rmtree(f"{NAME}-2")
+    train()
+    assert sorted(path.name for path in Path("runs").iterdir()) == [
+        Path(NAME).name + end for end in ("", "-3", "-4")
+    ]
+
+
+def stopped() -> None:
+    """A run that was stopped after its first epoch."""
+    with pytest.raises(KeyError):
+        gt.Trainer("gcn", dataset=DATASET, out="run", checkpoint_every=1, **KEYS).fit(
+            StopsInTheSecondEpoch()
+        )
+
+
+class StopsInTheSecondEpoch:
+    """A log that fails after the second epoch."""
+
+    def begin(self, history: list[dict[str, Any]]) -> None:
+        """Nothing is to be done."""
+
+    def epoch(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Raise once a checkpoint is there."""
+        if row["epoch"] == 2:
+            raise KeyError
+        return {}
+
+
+def seeds() -> None:
+    command(out="run", seeds=2)
+
+
+def finished() -> None:
+    program(out="run")
+
+
+def uncheckpointed() -> None:
+    program(out="run", keep=0)
+
+
+def only_weights() -> None:
+    trainer = gt.Trainer("gcn", dataset=DATASET, **KEYS)
+    trainer.save("run/weights.safetensors")
+
+
+def only_predictions() -> None:
+    gt.Trainer("gcn", dataset=DATASET, out="run", save_predictions=True, **KEYS).fit()
+    for path in Path("run").iterdir():
+        if path.name not in (MARKER, "predictions.npz"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+# what a folder holds, keys of a job, and words of the error; none if the job runs
+HELD: dict[str, tuple[Callable[[], None], dict[str, Any], str]] = {
+    "finished": (finished, {}, "holds a finished run; .*--resume.*--out.*--overwrite"),
+    "finished, other settings": (finished, {"lr": 0.3}, "holds a finished run"),
+    "finished, resumed": (finished, {"resume": True}, ""),
+    "finished, resumed with others": (finished, {"lr": 0.3, "resume": True}, "give --lr 0.01"),
+    "finished, replaced": (finished, {"lr": 0.3, "overwrite": True}, ""),
+    "finished, without checkpoints": (uncheckpointed, {}, "holds a finished run"),
+    "no checkpoints to resume from": (
+        uncheckpointed,
+        {"resume": True},
+        "without checkpoints to resume from; .*--out.*--overwrite",
+    ),
+    "no checkpoints, replaced": (uncheckpointed, {"overwrite": True}, ""),
+    "stopped": (stopped, {}, "stopped in epoch .*--resume.*--out.*--overwrite"),
+    "stopped, resumed": (stopped, {"resume": True}, ""),
+    "stopped, replaced": (stopped, {"overwrite": True}, ""),
+    "weights": (only_weights, {}, "holds a run"),
+    "predictions": (only_predictions, {}, "holds a run"),
+    "seeds": (seeds, {}, "holds a finished run"),
+    "seeds, resumed as one": (seeds, {"resume": True}, "without checkpoints to resume from"),
+}
+
+
+@BOTH
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("held", HELD)
+def test_a_run_is_replaced_only_if_the_job_says_so(held: str, train: Callable[..., None]) -> None:
+    before, keys, words = HELD[held]
+    before()
+    files = times("run")
+    if words:
+        with pytest.raises(ConfigError, match=words):
+            train(out="run", **keys)
+        assert times("run") == files
+    else:
+        train(out="run", **keys)
+        assert gt.Job.from_yaml("run/job.yaml").lr == keys.get("lr", 0.01)
+        assert Path("run/result.json").is_file()
+
+
+def test_seeds_and_one_run_do_not_share_a_folder() -> None:
+    finished()
+    for keys in ({}, {"resume": True}):
+        with pytest.raises(ConfigError, match=r"run holds the run of one seed; .*--overwrite"):
+            command(out="run", seeds=2, **keys)
+    command(out="several", seeds=2)
+    with pytest.raises(ConfigError, match=r"several.seed-0 holds a finished run"):
+        command(out="several", seeds=2)
+    with pytest.raises(ConfigError, match=r"several holds runs of several seeds; .*--overwrite"):
+        command(out="several", seed=2, seeds=2)
+    command(out="several", seeds=3, resume=True)
+    assert json.loads(Path("several/result.json").read_text())["seeds"] == 3
+    command(seeds=2)
+    command(seeds=2)
+    command()
+    assert sorted(path.name for path in Path("runs").iterdir()) == [
+        Path(NAME).name + end for end in ("", "-2", "-3")
+    ]
+
+
+def test_predictions_of_a_run_are_not_replaced_by_those_of_another_trainer() -> None:
+    program(save_predictions=True)
+    before = times(NAME)
+    trainer = gt.Trainer("gcn", dataset=DATASET, save_predictions=True, **KEYS)
+    trainer.fit()
+    assert times(NAME) == before
+    assert str(trainer.job.folder) == f"{NAME}-2"
+    assert Path(f"{NAME}-2/predictions.npz").is_file()
+
+
+def test_a_run_that_is_replaced_leaves_no_weights_if_it_stops() -> None:
+    finished()
+    with pytest.raises(KeyError):
+        gt.Trainer("gcn", dataset=DATASET, out="run", overwrite=True, **KEYS).fit(
+            StopsInTheSecondEpoch()
+        )
+    with pytest.raises(ConfigError, match="the run has not ended"):
+        gt.open_run("run")
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_all_workers_write_to_the_same_folder(ranks: int) -> None:
+    def folder(comm: Comm) -> str:
+        trainer = gt.Trainer("gcn", dataset=DATASET, comm=comm, keep=1, **KEYS)
+        trainer.fit()
+        return str(trainer.job.folder)
+
+    folders = [run_simulated(ranks, folder) for _ in range(2)]
+    assert folders == [[NAME] * ranks, [f"{NAME}-2"] * ranks]
 
 
 def inside() -> type[gt.Model]:

@@ -18,7 +18,7 @@ from graphtheta.run.job.keyfile import JOB_FILE
 # levels of folders below that of the runs: a run, or seeds of one
 LEVELS = 2
 # keys that say where a run is, and how it was begun, and not what it computes
-PLACE = ("out", "resume")
+PLACE = ("out", "resume", "overwrite")
 NONE = "-"
 
 
@@ -114,6 +114,18 @@ def compare_runs(folder: Path) -> Comparison:
         for (name, run), values in zip(runs.items(), differing, strict=True)
     ]
     return Comparison(lines, others)
+
+
+def newest_run(folder: Path) -> Path:
+    """The run in a folder, or the seed of one, that began last.
+
+    Raises:
+        ConfigError: There is none, or the folder cannot be read.
+    """
+    runs = [path for path, why in _candidates(folder, LEVELS) if not why] if folder.is_dir() else []
+    if not runs:
+        raise ConfigError(f"{folder}: there is no run; give the output folder of one")
+    return max(runs, key=lambda path: (path / JOB_FILE).stat().st_mtime_ns)
 
 
 def _candidates(folder: Path, levels: int) -> Iterator[tuple[Path, str]]:

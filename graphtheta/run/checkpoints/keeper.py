@@ -21,13 +21,12 @@ from graphtheta.run.checkpoints.checkpoint import (
     check,
     newest_good,
     prune,
-    read_manifest,
     steps_in,
     sweep,
     write_checkpoint,
 )
+from graphtheta.run.checkpoints.run_folder import refuse_to_replace
 from graphtheta.run.job.job import Job, as_text
-from graphtheta.run.job.keyfile import JOB_FILE
 from graphtheta.run.job.rules import flag
 
 # seconds between two checkpoints if checkpoint_every is 0
@@ -37,6 +36,7 @@ MINUTE = 60.0
 FREE = (
     "out",
     "resume",
+    "overwrite",
     "checkpoint_every",
     "keep",
     "log_level",
@@ -208,8 +208,9 @@ def _find(job: Job) -> Checkpoint | None:
     folder = job.folder / CHECKPOINTS
     sweep_asides(job.folder)
     sweep(folder)
+    # another job may have ended here since the folder was chosen
+    refuse_to_replace(job)
     if not job.resume:
-        refuse_to_overwrite(job)
         sweep(folder, everything=True)
         return None
     newest = newest_good(folder, complain)
@@ -223,47 +224,6 @@ def _find(job: Job) -> Checkpoint | None:
         return None
     check_same(job, newest.manifest, job.folder)
     return newest
-
-
-def refuse_to_overwrite(job: Job) -> None:
-    """Refuse to start a new run in a folder that holds an unfinished one.
-
-    Raises:
-        ConfigError: There is a checkpoint of such a run.
-    """
-    damaged = None
-    for _, path in steps_in(job.folder / CHECKPOINTS):
-        try:
-            manifest = read_manifest(path)
-        except FormatError as e:
-            damaged = damaged or e
-            continue
-        if manifest.progress.over:
-            return
-        raise ConfigError(
-            f"{job.folder} holds a run that stopped in epoch {manifest.progress.epoch + 1}, after"
-            f" step {manifest.step}; resume it with --resume, choose another folder with --out, or"
-            " delete it"
-        )
-    if damaged is not None:
-        raise ConfigError(
-            f"{damaged}; this may be a run that has not finished: choose another folder with --out,"
-            " or delete it"
-        )
-
-
-def refuse_to_replace(job: Job) -> None:
-    """Refuse to start a new run in a folder that holds any other.
-
-    Raises:
-        ConfigError: There is one, finished or not.
-    """
-    refuse_to_overwrite(job)
-    if (job.folder / JOB_FILE).exists() or steps_in(job.folder / CHECKPOINTS):
-        raise ConfigError(
-            f"{job.folder} holds a run; choose another folder with out=..., go on with this run"
-            " with resume=True, or delete it"
-        )
 
 
 def check_same(job: Job, manifest: Manifest, folder: Path) -> None:

@@ -46,6 +46,8 @@ from graphtheta.tasks.kinds.registry import TASKS, readers
 
 ALL_NEIGHBOURS, SAMPLED = -1, range(1, 1 << 16)
 FANOUTS = ("fanout", "eval_fanout")
+# where runs without ``out`` are
+RUNS = "runs"
 # in bits; longer integers may not convert to float
 LONGEST_INTEGER = 64
 
@@ -353,11 +355,11 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
 
     @property
     def folder(self) -> Path:
-        """The output folder."""
+        """The output folder; without ``out``, that of the first run of its name."""
         model = self.model.rpartition(":")[2]
         dataset = Path(self.dataset.partition(":")[0]).stem
         strategy = name_and_options(self.strategy)[0].rpartition(":")[2]
-        return Path(self.out) if self.out else Path("runs", f"{dataset}-{model}-{strategy}")
+        return Path(self.out) if self.out else Path(RUNS, f"{dataset}-{model}-{strategy}")
 
     def to_yaml(self) -> str:
         """All keys, by section, as a file that ``--config`` reads."""

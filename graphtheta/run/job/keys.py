@@ -128,6 +128,7 @@ OF_TRAINING = frozenset(
         "checkpoint_every",
         "keep",
         "resume",
+        "overwrite",
         "save_predictions",
         "trace",
     )
@@ -557,16 +558,22 @@ class OutputKeys(Options):
     """Output"""
 
     out: Annotated[str, COMMON] = ""
-    """Output folder; by default runs/DATASET-MODEL-STRATEGY, which the next run of that name
-    overwrites.
+    """Output folder; by default runs/DATASET-MODEL-STRATEGY, or that name with -2, -3, ... if it
+    holds a finished run.
     """
     checkpoint_every: int = Field(0, ge=0)
     """Updates between two checkpoints; 0 writes one about every minute."""
     keep: int = Field(2, ge=0)
     """Number of newest checkpoints to keep; 0 disables checkpoints."""
     resume: Annotated[bool, COMMON] = False
-    """Resume from the newest intact checkpoint in the output folder; start from the beginning if
-    there is none.
+    """Resume from the newest intact checkpoint in the output folder, by default that of the last
+    run of this name; start from the beginning if there is none.
+    """
+    overwrite: Annotated[bool, Excludes(("resume",), "replaces a run and cannot be given with")] = (
+        False
+    )
+    """Replace the run in the output folder, by default the last one of this name; otherwise a
+    folder that holds a run is refused.
     """
     save_predictions: bool = False
     """Write predictions for all nodes, with their original ids, to the output folder at the end of

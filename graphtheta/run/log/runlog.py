@@ -16,9 +16,10 @@ from graphtheta.base.strict_json import to_json
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.ledger import REST, STAGES, UPDATE
 from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
+from graphtheta.run.checkpoints.weights import WEIGHTS
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.keyfile import JOB_FILE
-from graphtheta.run.job.run_files import METRICS_FILE, PROFILE_FILE, RESULT_FILE
+from graphtheta.run.job.run_files import METRICS_FILE, PREDICTIONS_FILE, PROFILE_FILE, RESULT_FILE
 from graphtheta.run.log.profile import LISTED, Batches, Book, Profile
 from graphtheta.run.log.shown import Shown, Wish
 
@@ -78,11 +79,15 @@ class RunLog:
                 for old in (
                     job.folder / RESULT_FILE,
                     job.folder / PROFILE_FILE,
+                    job.folder / WEIGHTS,
+                    job.folder / PREDICTIONS_FILE,
                     *files_of(job.folder / TRACE_FILE),
                 ):
                     remove_file(old)
                 with atomic_file(job.folder / JOB_FILE) as file:
-                    file.write(job.to_yaml().encode())
+                    # the keys of the run, and not how this part of it was begun
+                    kept = job.change(resume=False, overwrite=False)
+                    file.write(kept.to_yaml().encode())
                 self._file = started_file(job.folder / METRICS_FILE)
                 self._write(history)
         self._shown.begin(history)

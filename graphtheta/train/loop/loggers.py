@@ -42,15 +42,18 @@ class TensorBoard(Callback):
 
     @checked
     def __init__(self, trainer: Session, folder: str | Path | None = None):
-        folder = trainer.job.folder / "tensorboard" if folder is None else folder
-        writes = trainer.comm.rank == 0
-        self._writer = (
-            _library("tensorboardX", "tensorboardX").SummaryWriter(str(folder)) if writes else None
-        )
+        self._trainer = trainer
+        self._folder = folder
+        self._library = _library("tensorboardX", "tensorboardX") if trainer.comm.rank == 0 else None
+        self._writer: Any = None
 
     def on_evaluation(self, now: Now) -> None:
         """Write a scalar for each metric, with names such as ``val/accuracy``."""
-        if self._writer is not None:
+        if self._library is not None:
+            if self._writer is None:
+                # only training chooses the folder of the run
+                folder = self._folder or self._trainer.job.folder / "tensorboard"
+                self._writer = self._library.SummaryWriter(str(folder))
             for name, value in _numbers(now).items():
                 split, _, metric = name.partition("_")
                 self._writer.add_scalar(f"{split}/{metric}" if metric else name, value, now.step)

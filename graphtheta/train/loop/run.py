@@ -49,6 +49,7 @@ class Run(Session):
         "checkpoint_every",
         "keep",
         "resume",
+        "overwrite",
         "trace",
         "save_predictions",
         "exchange",

@@ -27,15 +27,10 @@ from graphtheta.inference.grown.trained import EARLIER_POSITIVE
 from graphtheta.inference.outputs.file import write_together
 from graphtheta.run.agreement.digest import changed
 from graphtheta.run.checkpoints.checkpoint import Checkpoint, Manifest
-from graphtheta.run.checkpoints.keeper import (
-    Keeper,
-    find_checkpoint,
-    job_hash,
-    refuse_to_replace,
-)
-from graphtheta.run.checkpoints.lock import check_free, exclusive
+from graphtheta.run.checkpoints.keeper import Keeper, find_checkpoint, job_hash
+from graphtheta.run.checkpoints.lock import exclusive
 from graphtheta.run.checkpoints.progress import Pace, Progress, Result
-from graphtheta.run.checkpoints.run_folder import check_run_folder
+from graphtheta.run.checkpoints.run_folder import placed
 from graphtheta.run.checkpoints.stopping import PREEMPTED, Stop, Stopped, code_of
 from graphtheta.run.embeddings.saved import gathered_tables, load_tables
 from graphtheta.run.job.keyfile import LARGEST_NUMBER
@@ -113,7 +108,8 @@ class Trainer(Session):
         A job that sets ``out``, ``resume``, ``checkpoint_every`` or ``keep``, or a log, makes a
         run, unless ``keep=0`` is all of it: its folder receives what ``graphtheta train`` writes
         there: the job, metrics, weights, profile, result and checkpoints. Only such a run handles
-        SIGTERM and a first Ctrl-C: it finishes the step and writes a checkpoint.
+        SIGTERM and a first Ctrl-C: it finishes the step and writes a checkpoint. Its folder is
+        ``trainer.job.folder`` afterwards.
 
         Args:
             log: Receives a row per evaluated epoch.
@@ -122,8 +118,8 @@ class Trainer(Session):
                 a terminal, and in notebooks.
 
         Raises:
-            ConfigError: The folder holds a run, and the job does not resume it; or it holds one of
-                another job; or an item of ``callbacks`` is no callback.
+            ConfigError: The folder holds a run, and the job neither resumes nor overwrites it; or
+                it holds one of another job; or an item of ``callbacks`` is no callback.
             MemoryLimitError: ``inference_memory`` is too low for any evaluation; before the first
                 step.
             FormatError: A file of the run, the timeline, or the checkpoint of a run that is asked
@@ -140,8 +136,10 @@ class Trainer(Session):
         asks = log is not None or not all(map(job.is_default, ASKING))
         if isinstance(log, RunLog):
             return self._fit(given, calls, resumable=True)
-        if asks and (job.keep > 0 or job.out or job.resume):
-            self._check_new()
+        makes_run = asks and (job.keep > 0 or bool(job.out) or job.resume)
+        if makes_run or job.save_predictions or job.trace:
+            self.job = job = placed(job, self.comm)
+        if makes_run:
             with RunLog(job, self.comm, self.setup.metric, progress) as own:
                 logs = (own, *given)
                 return recorded(self, own, lambda: self._fit(logs, calls, resumable=True)).result
@@ -160,8 +158,7 @@ class Trainer(Session):
         """
         job = self.job
         keeps = resumable and job.keep > 0
-        if writes := resumable or job.save_predictions:
-            self._check_folder()
+        writes = resumable or job.save_predictions or job.trace
         with exclusive(job.folder, self.comm) if writes else nullcontext():
             found = find_checkpoint(job, self.comm) if resumable else None
             run = self._restored(found) if found is not None else Progress()
@@ -191,22 +188,6 @@ class Trainer(Session):
                 self._save_predictions(again=trains)
             calls.call("on_end", run, self.step)
             return run.result(self.positive, metric=self.setup.metric, **job.evaluation_entry)
-
-    def _check_folder(self) -> None:
-        """Check that the run's folder holds nothing of others; errors are raised on all ranks."""
-        with self.comm.agreed():
-            if self.comm.rank == 0:
-                check_run_folder(self.job.folder, self.job.resume)
-
-    def _check_new(self) -> None:
-        """Check that the run replaces none that its folder holds, unless it resumes it; errors are
-        raised on all ranks.
-        """
-        with self.comm.agreed():
-            if self.comm.rank == 0 and not self.job.resume:
-                check_run_folder(self.job.folder, resumes=False)
-                check_free(self.job.folder)
-                refuse_to_replace(self.job)
 
     def _save_predictions(self, again: bool) -> None:
         """Write the predictions to the folder of the run, if they are not there or ``again``."""
