@@ -1,4 +1,5 @@
-"""Matrix products by tiles against BLAS, PyTorch and the peak of the processor.
+"""Matrix products by tiles against BLAS, PyTorch and the peak of the processor; and those of rows
+that are stored as bfloat16.
 
     python bench/products.py                                 the shapes of the models, 40,000 rows
     python bench/products.py --rows 262144 --shapes 602x128  one shape, more rows
@@ -7,7 +8,7 @@
 A shape is the inner axis by the columns: "rows" is A @ B with A [rows, inner], "transposed" is
 A.T @ G, whose outputs are [inner, columns], and "gradient" is G @ B.T. BLAS is NumPy's, on blocks
 of rows as small products are computed here. The peak is measured in the same run: independent
-fused multiply-adds without memory.
+fused multiply-adds without memory, in single precision, also for the column "bf16 of peak".
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ SHAPES = (
     *("16x16", "41x128", "64x64", "128x7", "128x16", "128x41", "128x128", "128x602", "256x256"),
     *("602x8", "602x16", "602x41", "602x128", "602x256", "1024x512", "1433x16"),
 )
-COLUMNS = ["product", "shape", "GF/s", "of peak", "of blas", "of torch", "least of blas", "note"]
+COLUMNS = [
+    *("product", "shape", "GF/s", "of peak", "of blas", "of torch", "least of blas"),
+    *("GF/s bf16", "bf16 of peak", "note"),
+]
 
 
 def main() -> int:
@@ -50,6 +54,8 @@ def main() -> int:
                 "of blas": ratio(blas, seconds),
                 "of torch": ratio(torch.median(case), seconds),
                 "least of blas": min(own.seconds[f"{case} blas"]) / min(own.seconds[case]),
+                "GF/s bf16": flops / own.median(f"{case} bf16") / 1e9,
+                "bf16 of peak": flops / min(own.seconds[f"{case} bf16"]) / peak if peak else None,
                 "GF/s blas": flops / blas / 1e9,
                 "peak": peak / 1e9,
                 "seconds": seconds,

@@ -2,7 +2,8 @@
 
 PYTHONPATH=bench python bench/own/products.py ROWS TIMES INNERxCOLUMNS...
 
-Cases are "rows SHAPE", "transposed SHAPE" and "gradient SHAPE", with " blas" behind them for BLAS.
+Cases are "rows SHAPE", "transposed SHAPE" and "gradient SHAPE", with " blas" behind them for BLAS,
+and " bf16" for rows that are stored as bfloat16; the gradient is rounded in the time.
 The case "peak" is no time, but floating-point operations a second.
 """
 
@@ -23,6 +24,7 @@ from graphtheta.ops.kernels.products.code import NUMBER, Code, Tile, tile_functi
 from graphtheta.ops.kernels.products.shapes import registers
 from graphtheta.ops.parallel.pool import run_blocks, threads
 from graphtheta.ops.rows import products
+from graphtheta.ops.rows.bfloat16 import rounded
 
 STEPS = 1 << 20
 
@@ -46,7 +48,8 @@ def peak_tile(code: Code, steps: Any, out: Any) -> None:
 
 def peak(times: int) -> list[float]:
     """Floating-point operations a second of all threads."""
-    tile = Tile(rows=12, vectors=1, lanes=registers().size // 4, dtype="float32")
+    lanes = registers().size // 4
+    tile = Tile(rows=12, vectors=1, lanes=lanes, dtype="float32", factor="float32")
     add = tile_function(peak_tile, tile)
 
     @numba.njit(nogil=True)
@@ -73,18 +76,29 @@ def main(rows: str, times: str, *shapes: str) -> None:
         inner, columns = map(int, shape.split("x"))
         a, g = drawn(int(rows), inner), drawn(int(rows), columns)
         b = drawn(inner, columns)
+        short = rounded(a)
         cases = {
             f"rows {shape}": lambda a=a, b=b: products.product(a, b),
             f"transposed {shape}": lambda a=a, g=g: products.long_product(a, g),
             f"gradient {shape}": lambda g=g, b=b: products.product(g, b.T),
         }
+        of_short = {
+            f"rows {shape}": lambda a=short, b=b: products.product(a, b),
+            f"transposed {shape}": lambda a=short, g=g: products.long_product(a, g),
+            f"gradient {shape}": lambda g=g, b=b: products.product(rounded(g), b.T),
+        }
         for case, run in cases.items():
             checks[case] = [size_of(run())]
+            of_short[case]()
             for _ in range(int(times)):
                 began = perf_counter()
                 run()
                 ended = perf_counter()
                 seconds.setdefault(case, []).append(ended - began)
+                began = perf_counter()
+                of_short[case]()
+                ended = perf_counter()
+                seconds.setdefault(f"{case} bf16", []).append(ended - began)
                 with by_blas:
                     began = perf_counter()
                     run()

@@ -12,6 +12,7 @@ from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation
 from ..autodiff.stored import StoredRows, in_blocks
 from ..autodiff.traits import Traits
+from ..rows.bfloat16 import BFLOAT16, rounded
 from ..rows.products import long_product, product
 from ..rows.row_list import RowList
 from .elementwise import add
@@ -49,9 +50,10 @@ def _matmul_x(g: Any, y: Any, x: Any, w: Any) -> Any:
     if is_sparse(x):
         return None
     width = prod(w.shape[1:])
-    return product(g.reshape(prod(x.shape[:-1]), width), w.reshape(w.shape[0], width).T).reshape(
-        x.shape
-    )
+    rows = g.reshape(prod(x.shape[:-1]), width)
+    # where values are rounded, so are the gradients that are multiplied
+    rows = rounded(rows) if x.dtype == BFLOAT16 else rows
+    return product(rows, w.reshape(w.shape[0], width).T).reshape(x.shape)
 
 
 def _matmul_w(g: Any, y: Any, x: Any, w: Any) -> Any:

@@ -8,22 +8,9 @@ buffer. Rows in order are contiguous in a message, and copied as one run.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from ..compile.jit import jit
-
-
-@njit(inline="always")
-def _rounded(bits):  # type: ignore[no-untyped-def]
-    """The upper 16 bits of a float32 number, rounded (ties to even); NaN must not be rounded to
-    infinity or to zero.
-    """
-    upper = (
-        (bits >> 16) | 64
-        if bits & 0x7FFFFFFF > 0x7F800000
-        else (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    )
-    return np.uint16(upper)
+from .bfloat16 import upper_half
 
 
 @jit()
@@ -93,7 +80,7 @@ def pack_rounded(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyp
         for k in range(n):
             r = rows[i + k] if len(rows) else i + k
             for j in range(width):
-                into[k * width + j] = _rounded(np.int64(x[r, j]))
+                into[k * width + j] = np.uint16(upper_half(x[r, j]))
         i += n
 
 

@@ -18,6 +18,7 @@ from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import TypedRows
 
 from ..parallel.buffers import by_blocks, empty, run_parts
+from .bfloat16 import BFLOAT16, as_float, rounded
 from .by_number import take_rows
 from .row_list import ArrayOrList, RowList
 
@@ -47,7 +48,7 @@ def is_tiled(rows: int, inner: int, columns: int, dtype: Any) -> bool:
     BLAS computes it otherwise, and everything on a processor without fused multiply-adds.
     """
     if (
-        np.dtype(dtype) not in (np.float32, np.float64)
+        np.dtype(dtype) not in (np.float32, np.float64, BFLOAT16)
         or rows * inner * columns < TILED_MULTIPLICATIONS
         or inner < TILED_INNER
         or columns < TILED_COLUMNS
@@ -66,11 +67,21 @@ def _adjacent(x: ArrayOrList) -> tuple[np.ndarray, np.ndarray | None]:
     return array if array.strides[1] == array.itemsize else np.ascontiguousarray(array), numbers
 
 
+def _sums(x: Any, w: Any) -> Any:
+    """The type of a product."""
+    return np.dtype(np.float32) if x.dtype == BFLOAT16 else np.result_type(x.dtype, w.dtype)
+
+
 def product(x: Any, w: Any) -> Any:
-    """x @ w of two axes each, by blocks of rows."""
+    """x @ w of two axes each, by blocks of rows.
+
+    If x is ``BFLOAT16``, w is rounded to it, and the product is float32.
+    """
     if isinstance(x, TypedRows):
         return _typed_product(x, w)
-    out = empty((x.shape[0], w.shape[1]), np.result_type(x.dtype, w.dtype))
+    out = empty((x.shape[0], w.shape[1]), _sums(x, w))
+    if x.dtype == BFLOAT16:
+        w = rounded(w)
     if is_sparse(x):
         from ..kernels.sparse import rows_times
 
@@ -98,8 +109,9 @@ def product(x: Any, w: Any) -> Any:
             least=max(_LEAST, x.shape[0] // (_BLOCKS * threads())),
         )
     else:
+        w = as_float(w)
         by_blocks(
-            work=lambda b, begin, end: np.matmul(x[begin:end], w, out=out[begin:end]),
+            work=lambda b, begin, end: np.matmul(as_float(x[begin:end]), w, out=out[begin:end]),
             n=x.shape[0],
             width=w.shape[1],
             per_number=_MULTIPLIED * w.shape[0],
@@ -109,22 +121,29 @@ def product(x: Any, w: Any) -> Any:
 
 
 def long_product(x: Any, g: Any) -> Any:
-    """x.T @ g of two axes each: products of parts of the long axis, added in order."""
+    """x.T @ g of two axes each: products of parts of the long axis, added in order.
+
+    If x is ``BFLOAT16``, g is rounded to it, and the product is float32.
+    """
     if isinstance(x, TypedRows):
         return np.concatenate(
             [long_product(block, taken(g, rows_of_type)) for block, _, rows_of_type in x.types()]
         )
     if is_sparse(x):
         return _sparse_long_product(x, g)
+    dtype = _sums(x, g)
+    if x.dtype == BFLOAT16 != g.dtype:
+        g = rounded(g)
     tiled = x.dtype == g.dtype and is_tiled(x.shape[0], x.shape[1], g.shape[1], x.dtype)
     most = _TILED_PARTS if tiled else _PARTS
     count = max(min(most, x.shape[0] // _ROWS), x.shape[0] // _MOST_ROWS)
     if count <= 1:
         # no part is worth a thread, but rows of the result may be
-        rows = x[0 : x.shape[0]]
-        out = empty((x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype))
+        rows = as_float(x[0 : x.shape[0]])
+        side = as_float(g)
+        out = empty((x.shape[1], g.shape[1]), dtype)
         by_blocks(
-            work=lambda b, begin, end: np.matmul(rows[:, begin:end].T, g, out=out[begin:end]),
+            work=lambda b, begin, end: np.matmul(rows[:, begin:end].T, side, out=out[begin:end]),
             n=x.shape[1],
             width=g.shape[1],
             per_number=_MULTIPLIED * x.shape[0],
@@ -133,33 +152,35 @@ def long_product(x: Any, g: Any) -> Any:
         return out
     ends = np.arange(count + 1) * x.shape[0] // count
     if tiled:
-        return _tiled_long_product(x, g, ends)
-    parts = empty((count, g.shape[1], x.shape[1]), g.dtype)
+        return _tiled_long_product(x, g, ends, dtype)
+    parts = empty((count, g.shape[1], x.shape[1]), dtype)
     by_part = _long_vector_product if 1 in (x.shape[1], g.shape[1]) else _plain_product
     # BLAS is faster with the narrow factor in front, and that is g more often than not
     run_parts(
-        lambda b: by_part(g[ends[b] : ends[b + 1]], x[ends[b] : ends[b + 1]], parts[b]),
+        lambda b: by_part(
+            as_float(g[ends[b] : ends[b + 1]]), as_float(x[ends[b] : ends[b + 1]]), parts[b]
+        ),
         count,
         _MULTIPLIED * x.shape[0] * x.shape[1] * g.shape[1],
     )
     # in order, since optimisers and messages read it so
-    return np.ascontiguousarray(parts.sum(axis=0, dtype=np.float64).T.astype(g.dtype))
+    return np.ascontiguousarray(parts.sum(axis=0, dtype=np.float64).T.astype(dtype))
 
 
-def _tiled_long_product(x: ArrayOrList, g: Any, ends: np.ndarray) -> np.ndarray:
-    """x.T @ g by tiles: products of the rows between two ends, added in order."""
+def _tiled_long_product(x: ArrayOrList, g: Any, ends: np.ndarray, dtype: Any) -> np.ndarray:
+    """x.T @ g by tiles: products of the rows between two ends, added in order, in a type."""
     from ..kernels.products.loops import LongProduct, Rows
 
     count = len(ends) - 1
     tiled = LongProduct(Rows(*_adjacent(x)), _adjacent(g)[0])
-    parts = empty((count, x.shape[1], tiled.columns), g.dtype)
+    parts = empty((count, x.shape[1], tiled.columns), dtype)
 
     def work(b: int) -> None:
         parts[b] = 0
         tiled.add(ends[b], ends[b + 1], parts[b])
 
     run_parts(work, count, _MULTIPLIED * x.shape[0] * x.shape[1] * g.shape[1])
-    out = empty((x.shape[1], g.shape[1]), g.dtype)
+    out = empty((x.shape[1], g.shape[1]), dtype)
 
     def add(b: int, begin: int, end: int) -> None:
         # without the columns that fill up the last vector, which hold anything
@@ -212,7 +233,7 @@ def _sparse_long_product(x: Any, g: Any) -> Any:
 
 def _typed_product(x: TypedRows, w: Any) -> Any:
     """The rows of each type against the rows of w that belong to its columns."""
-    out = empty((x.shape[0], w.shape[1]), np.result_type(x.dtype, w.dtype))
+    out = empty((x.shape[0], w.shape[1]), _sums(x, w))
     for block, columns, rows in x.types():
         out[rows] = product(block, w[columns])
     return out

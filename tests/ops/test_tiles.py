@@ -23,12 +23,18 @@ from hypothesis import strategies as st
 import graphtheta as gt
 from graphtheta.inspect.checking.gradients import check_vjp
 from graphtheta.ops.kernels.products import loops, shapes
-from graphtheta.ops.kernels.products.code import Tile
+from graphtheta.ops.kernels.products.code import PAIRS, SHORT, Tile
 from graphtheta.ops.parallel.pool import set_threads, threads
 from graphtheta.ops.rows import products
+from graphtheta.ops.rows.bfloat16 import expanded, rounded
 from graphtheta.ops.rows.row_list import RowList
 
-REGISTERS = {"avx512": shapes.AVX512, "avx2": shapes.AVX2, "neon": shapes.NEON}
+REGISTERS = {
+    "avx512 pairs": shapes.AVX512_PAIRS,
+    "avx512": shapes.AVX512,
+    "avx2": shapes.AVX2,
+    "neon": shapes.NEON,
+}
 HERE = next(name for name, value in REGISTERS.items() if value is shapes.registers())
 
 
@@ -39,6 +45,15 @@ def all_are_tiled() -> Iterator[None]:
         # a tile of a transposed product has at least six rows
         for name, least in (("MULTIPLICATIONS", 0), ("INNER", 6), ("COLUMNS", 0)):
             patch.setattr(products, f"TILED_{name}", least)
+        yield
+
+
+@contextmanager
+def for_processor(name: str) -> Iterator[None]:
+    """Inside, products are computed by the tiles of a processor; any other name changes nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        if name in REGISTERS:
+            patch.setattr(loops, "registers", lambda: REGISTERS[name])
         yield
 
 
@@ -76,6 +91,11 @@ def laid_out(x: np.ndarray, layout: str) -> Any:
     return x
 
 
+def stored(x: np.ndarray, dtype: str) -> np.ndarray:
+    """Numbers in a type, of which NumPy knows all but bfloat16."""
+    return rounded(x.astype(np.float32)) if dtype == "bfloat16" else x.astype(dtype)
+
+
 LAYOUTS = ("plain", "columns", "fortran", "backwards", "unaligned", "listed")
 
 
@@ -84,52 +104,90 @@ LAYOUTS = ("plain", "columns", "fortran", "backwards", "unaligned", "listed")
     n=st.sampled_from([1, 2, 13, 127, 128, 129, 700, 1025, 2500]),
     inner=st.sampled_from([1, 6, 7, 8, 13, 14, 15, 64, 1023, 1024, 1025, 2049]),
     columns=st.sampled_from([1, 5, 16, 17, 41, 48, 64, 65, 130]),
-    dtype=st.sampled_from(["float32", "float64"]),
+    dtype=st.sampled_from(["float32", "float64", "bfloat16"]),
     layout=st.sampled_from(LAYOUTS),
+    registers=st.sampled_from([HERE, "avx2"]),
 )
 def test_products_are_exact_where_sums_are(
-    n: int, inner: int, columns: int, dtype: str, layout: str
+    n: int, inner: int, columns: int, dtype: str, layout: str, registers: str
 ) -> None:
     rng = np.random.default_rng([n, inner, columns])
-    a, w, g = (whole(rng, dtype, *shape) for shape in ((n, inner), (inner, columns), (n, columns)))
-    x = laid_out(a, layout)
-    np.testing.assert_array_equal(products.product(x, w), a @ w)
-    np.testing.assert_array_equal(products.product(g, w.T), g @ w.T)
-    np.testing.assert_array_equal(products.long_product(x, g), a.T @ g)
-    side = g if layout == "listed" else laid_out(g, layout)
-    np.testing.assert_array_equal(products.long_product(a, side), a.T @ g)
+    sums = "float64" if dtype == "float64" else "float32"
+    a, w, g = (whole(rng, sums, *shape) for shape in ((n, inner), (inner, columns), (n, columns)))
+    x = laid_out(stored(a, dtype), layout)
+    side = stored(g, dtype)
+    with for_processor(registers):
+        np.testing.assert_array_equal(products.product(x, w), a @ w)
+        np.testing.assert_array_equal(products.product(side, w.T), g @ w.T)
+        np.testing.assert_array_equal(products.long_product(x, g), a.T @ g)
+        side = side if layout == "listed" else laid_out(side, layout)
+        np.testing.assert_array_equal(products.long_product(stored(a, dtype), side), a.T @ g)
 
 
 @pytest.mark.parametrize("dtype, close", [("float32", 1e-6), ("float64", 1e-15)])
 def test_products_are_close_to_blas(dtype: str, close: float) -> None:
-    rng = np.random.default_rng(3)
-    for n, inner, columns in ((3000, 602, 41), (5000, 33, 128), (1100, 3000, 16)):
-        a = rng.standard_normal((n, inner)).astype(dtype)
-        w = rng.standard_normal((inner, columns)).astype(dtype)
-        g = rng.standard_normal((n, columns)).astype(dtype)
+    for shape in SHAPES:
+        a, w, g = (x.astype(dtype) for x in factors(*shape))
         exact = np.longdouble if dtype == "float64" else np.float64
         for found, left, right in (
             (products.product(a, w), a, w),
             (products.long_product(a, g), a.T, g),
         ):
             expected = left.astype(exact) @ right.astype(exact)
-            size = np.linalg.norm(left, axis=1)[:, None] * np.linalg.norm(right, axis=0)
-            assert np.all(np.abs(found - expected) <= 8 * close * size)
+            check_close(found, expected, left, right, close)
 
 
-def test_what_is_no_number_stays_in_its_row_and_column() -> None:
+SHAPES = ((3000, 602, 41), (5000, 33, 128), (1100, 3000, 16))
+
+
+def factors(n: int, inner: int, columns: int) -> list[np.ndarray]:
+    """Rows, a matrix, and gradients of their product."""
+    rng = np.random.default_rng(3)
+    return [rng.standard_normal(shape) for shape in ((n, inner), (inner, columns), (n, columns))]
+
+
+def check_close(
+    found: np.ndarray, expected: np.ndarray, left: np.ndarray, right: np.ndarray, close: float
+) -> None:
+    """A product left @ right is close to an exact one, beside the sizes of its factors."""
+    size = np.linalg.norm(left, axis=1)[:, None] * np.linalg.norm(right, axis=0)
+    assert np.all(np.abs(found - expected) <= 8 * close * size)
+
+
+@pytest.mark.parametrize("registers", [HERE, "avx512", "avx2", "BLAS"])
+def test_products_of_bfloat16_round_the_factors_only(
+    registers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if registers == "BLAS":
+        monkeypatch.setattr(products, "TILED_MULTIPLICATIONS", np.inf)
+    for shape in SHAPES:
+        short = [rounded(x.astype(np.float32)) for x in factors(*shape)]
+        a, w, g = (expanded(x).astype(np.float64) for x in short)
+        with for_processor(registers):
+            forward = products.product(short[0], expanded(short[1]))
+            backward = products.long_product(short[0], expanded(short[2]))
+        assert forward.dtype == backward.dtype == np.float32
+        check_close(forward, a @ w, a, w, 1e-6)
+        check_close(backward, a.T @ g, a.T, g, 1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("inner", [20, 21])
+def test_what_is_no_number_stays_in_its_row_and_column(dtype: str, inner: int) -> None:
     rng = np.random.default_rng(5)
-    a = rng.standard_normal((300, 20)).astype(np.float32)
-    w = rng.standard_normal((20, 17)).astype(np.float32)
+    a = rng.standard_normal((300, inner)).astype(np.float32)
+    w = rng.standard_normal((inner, 17)).astype(np.float32)
     a[7, 3] = np.nan
-    a[299, 19] = np.inf
+    a[299, inner - 1] = np.inf
     w[4, 16] = -np.inf
     with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(np.isfinite(products.product(a, w)), np.isfinite(a @ w))
-        g = np.ones((1200, 17), np.float32)
+        found = products.product(stored(a, dtype), w)
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(a @ w))
+        np.testing.assert_array_equal(np.isinf(found), np.isinf(a @ w))
+        g = np.ones((1201, 17), np.float32)
         g[5, 16] = np.nan
-        x = np.ones((1200, 20), np.float32)
-        found = products.long_product(x, g)
+        x = np.ones((1201, inner), np.float32)
+        found = products.long_product(stored(x, dtype), g)
     assert np.isnan(found[:, 16]).all()
     assert np.isfinite(found[:, :16]).all()
 
@@ -143,41 +201,47 @@ def computed(registers: str, dtype: str) -> list[np.ndarray]:
     """Products for which several panels, tiles and parts of tiles are needed."""
     rng = np.random.default_rng(9)
     a, w, g = (
-        rng.standard_normal(shape).astype(dtype) for shape in ((1333, 1100), (1100, 41), (1333, 41))
+        rng.standard_normal(shape).astype("float64" if dtype == "float64" else "float32")
+        for shape in ((1333, 1100), (1100, 41), (1333, 41))
     )
-    chosen = REGISTERS[registers]
-    with pytest.MonkeyPatch.context() as patch, all_are_tiled():
-        patch.setattr(loops, "registers", lambda: chosen)
+    a, g = stored(a, dtype), stored(g, dtype)
+    with for_processor(registers), all_are_tiled():
         return [products.product(a, w), products.product(g, w.T), products.long_product(a, g)]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("registers", [name for name in REGISTERS if name != HERE])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("registers", ["avx512", "avx2", "neon"])
 def test_bits_do_not_depend_on_vectors(registers: str, dtype: str) -> None:
-    for x, y in zip(computed(HERE, dtype), computed(registers, dtype), strict=True):
+    # without the instruction that adds pairs
+    first = "avx512" if dtype == "bfloat16" else HERE
+    for x, y in zip(computed(first, dtype), computed(registers, dtype), strict=True):
         np.testing.assert_array_equal(x, y)
 
 
-def test_bits_do_not_depend_on_rows_beside_or_threads() -> None:
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("registers", [*dict.fromkeys((HERE, "avx2"))])
+def test_bits_do_not_depend_on_rows_beside_or_threads(registers: str, dtype: str) -> None:
     rng = np.random.default_rng(2)
     a, w, g = (
         rng.standard_normal(shape).astype(np.float32)
-        for shape in ((5000, 70), (70, 24), (5000, 24))
+        for shape in ((5000, 71), (71, 24), (5000, 24))
     )
-    out = products.product(a, w)
-    for rows in (slice(0, 1), slice(17, 2100), slice(4000, 5000)):
-        np.testing.assert_array_equal(products.product(a[rows], w), out[rows])
-    chosen = np.array([4999, 3, 3, 0, 1700])
-    np.testing.assert_array_equal(products.product(RowList(a, chosen), w), out[chosen])
-    long = products.long_product(a, g)
-    before = threads()
-    try:
-        for n in (1, 2, 3):
-            set_threads(n)
-            np.testing.assert_array_equal(products.product(a, w), out)
-            np.testing.assert_array_equal(products.long_product(a, g), long)
-    finally:
-        set_threads(before)
+    a = stored(a, dtype)
+    with for_processor(registers):
+        out = products.product(a, w)
+        for rows in (slice(0, 1), slice(17, 2100), slice(4000, 5000)):
+            np.testing.assert_array_equal(products.product(a[rows], w), out[rows])
+        chosen = np.array([4999, 3, 3, 0, 1700])
+        np.testing.assert_array_equal(products.product(RowList(a, chosen), w), out[chosen])
+        long = products.long_product(a, g)
+        before = threads()
+        try:
+            for n in (1, 2, 3):
+                set_threads(n)
+                np.testing.assert_array_equal(products.product(a, w), out)
+                np.testing.assert_array_equal(products.long_product(a, g), long)
+        finally:
+            set_threads(before)
 
 
 @pytest.mark.parametrize("n", [6, 1100])
@@ -195,7 +259,7 @@ def check_assembly(text: str) -> None:
     # instructions from one label to the next
     for block in re.split(r"\n\.LBB\w+:", text):
         lines = block.splitlines()
-        at = [i for i, line in enumerate(lines) if re.search(r"vfn?madd.*[yz]mm", line)]
+        at = [i for i, line in enumerate(lines) if re.search(r"(vfn?madd|vdpbf16).*[yz]mm", line)]
         if len(at) > 1:
             count += len(at)
             spilled = [line for line in lines[at[0] : at[-1]] if SPILL.search(line)]
@@ -206,15 +270,25 @@ def check_assembly(text: str) -> None:
 
 def compile_all() -> None:
     """Compile the kernel of each tile of this processor, and check its assembly."""
-    size, rows, transposed = shapes.registers()
-    for dtype in ("float32", "float64"):
+    size, rows, transposed, pairs = shapes.registers()
+    cases = [
+        (loops._rows_kernel, rows, 12, "float32", "float32"),
+        (loops._rows_kernel, rows, 12, "float64", "float64"),
+        (loops._rows_kernel, rows, 12, "float32", SHORT),
+        (loops._transposed_kernel, transposed, 11, "float32", "float32"),
+        (loops._transposed_kernel, transposed, 11, "float64", "float64"),
+        (loops._short_kernel, transposed, 13, "float32", SHORT),
+    ]
+    if pairs:
+        cases.append((loops._rows_kernel, rows, 12, "float32", PAIRS))
+        cases.append((loops._short_kernel, transposed, 13, "float32", PAIRS))
+    for make, kernels, arguments, dtype, factor in cases:
         lanes = size // np.dtype(dtype).itemsize
-        for kernels, make in ((rows, loops._rows_kernel), (transposed, loops._transposed_kernel)):
-            for vectors, n in kernels.items():
-                kernel = make(Tile(rows=n, vectors=vectors, lanes=lanes, dtype=dtype))
-                kernel.compile((numba.int64,) * 11)
-                (text,) = kernel.inspect_asm().values()
-                check_assembly(text)
+        for vectors, n in kernels.items():
+            kernel = make(Tile(rows=n, vectors=vectors, lanes=lanes, dtype=dtype, factor=factor))
+            kernel.compile((numba.int64,) * arguments)
+            (text,) = kernel.inspect_asm().values()
+            check_assembly(text)
 
 
 AVX2 = "+64bit,+avx,+avx2,+bmi,+bmi2,+fma,+sse,+sse2,+sse3,+sse4.1,+sse4.2,+ssse3,+popcnt"
@@ -222,10 +296,8 @@ AVX2 = "+64bit,+avx,+avx2,+bmi,+bmi2,+fma,+sse,+sse2,+sse3,+sse4.1,+sse4.2,+ssse
 
 @pytest.mark.second
 @pytest.mark.skipif(HERE == "neon", reason="names of x86 registers")
-@pytest.mark.parametrize("registers", ["avx512", "avx2"])
+@pytest.mark.parametrize("registers", [*dict.fromkeys((HERE, "avx2"))])
 def test_sums_stay_in_registers(registers: str, tmp_path: Path) -> None:
-    if registers == "avx512" and HERE != "avx512":
-        pytest.skip("this processor has no AVX-512")
     # what was loaded from a cache has no assembly
     environment = {**os.environ, "GRAPHTHETA_CACHE": str(tmp_path)}
     if registers != HERE:

@@ -19,7 +19,23 @@ from ..lanes import ELEMENTS, INDEX, call, intrinsic_with
 
 NUMBER = ir.IntType(64)
 BYTE = ir.IntType(8).as_pointer()
+HALF = ir.IntType(16)
+# how tiles read bfloat16 numbers
+SHORT, PAIRS = "bfloat16", "bfloat16 pairs"
 Vectors: TypeAlias = list[list[Any]]
+
+
+class _BFloat16(ir.Type):  # type: ignore[misc]
+    """LLVM's type of bfloat16 numbers, which llvmlite lacks."""
+
+    def __str__(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat16)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat16)
 
 
 @dataclass(frozen=True)
@@ -30,13 +46,17 @@ class Tile:
         rows: Rows of outputs; each has a number of the first factor that is broadcast.
         vectors: Vectors side by side in a row.
         lanes: Numbers of a vector.
-        dtype: "float32" or "float64".
+        dtype: Of the outputs: "float32" or "float64".
+        factor: How the first factor is stored: as ``dtype``; as "bfloat16", whose numbers are
+            float32 as soon as they are read; or as "bfloat16 pairs", of which an instruction
+            multiplies two at a time, and the second factor likewise. A pair counts as one number.
     """
 
     rows: int
     vectors: int
     lanes: int
     dtype: str
+    factor: str
 
     @property
     def width(self) -> int:
@@ -46,6 +66,11 @@ class Tile:
     @property
     def itemsize(self) -> int:
         return 4 if self.dtype == "float32" else 8
+
+    @property
+    def factor_itemsize(self) -> int:
+        """Bytes of a number, or pair, of the first factor."""
+        return 2 if self.factor == SHORT else self.itemsize
 
 
 class Code:
@@ -61,6 +86,7 @@ class Code:
         self.b = builder
         self.number = ELEMENTS[tile.dtype]
         self.vector = ir.VectorType(self.number, tile.lanes)
+        self.side = ir.VectorType(INDEX, tile.lanes) if tile.factor == PAIRS else self.vector
         self.zero = ir.Constant(self.vector, None)
         self.name = f"v{tile.lanes}f{8 * tile.itemsize}"
 
@@ -68,13 +94,29 @@ class Code:
         return self.b.select(self.b.icmp_signed("<", x, y), x, y)
 
     def bytes(self, n: Any) -> Any:
-        """Bytes of n numbers."""
-        return self.b.mul(n, NUMBER(self.tile.itemsize))
+        """Bytes of n numbers of the first factor."""
+        return self.b.mul(n, NUMBER(self.tile.factor_itemsize))
 
     def load(self, address: Any, kind: Any) -> Any:
         """A number or vector at an address, which need not be aligned."""
         pointer = self.b.inttoptr(address, kind.as_pointer())
         return self.b.load(pointer, align=8 if kind == NUMBER else self.tile.itemsize)
+
+    def factor(self, address: Any) -> Any:
+        """A number, or pair, of the first factor."""
+        if self.tile.factor == self.tile.dtype:
+            return self.load(address, self.number)
+        kind = INDEX if self.tile.factor == PAIRS else HALF
+        bits = self.b.load(self.b.inttoptr(address, kind.as_pointer()), align=2)
+        return bits if self.tile.factor == PAIRS else self._upper(bits)
+
+    def half_pair(self, address: Any) -> Any:
+        """The pair of a number of the first factor and 0."""
+        return self.b.zext(self.b.load(self.b.inttoptr(address, HALF.as_pointer()), align=2), INDEX)
+
+    def _upper(self, bits: Any) -> Any:
+        """The float32 number whose upper 16 bits are given."""
+        return self.b.bitcast(self.b.shl(self.b.zext(bits, INDEX), INDEX(16)), self.number)
 
     def store(self, x: Any, address: Any) -> None:
         pointer = self.b.inttoptr(address, self.vector.as_pointer())
@@ -123,7 +165,7 @@ class Code:
     def sums(
         self, start: Any, stop: Any, step: Callable[[Any], tuple[Sequence[Any], Sequence[Any]]]
     ) -> Vectors:
-        """The tile as sums over i from start to stop, each a chain of fused multiply-adds in order.
+        """The tile as sums over i from start to stop, each a chain of multiply-adds in order.
 
         Args:
             start, stop: Bounds of i.
@@ -142,13 +184,7 @@ class Code:
         self.b.cbranch(self.b.icmp_signed("<", i, stop), body, after)
         self.b.position_at_end(body)
         numbers, vectors = step(i)
-        added = [
-            [
-                self._fused(self.broadcast(x), y, total)
-                for y, total in zip(vectors, row, strict=True)
-            ]
-            for x, row in zip(numbers, sums, strict=True)
-        ]
+        added = self.added(numbers, vectors, sums)
         # LLVM would compute two steps at a time, for which there are not enough registers
         barrier = ir.InlineAsm(ir.FunctionType(ir.VoidType(), []), "", "", side_effect=True)
         self.b.call(barrier, [])
@@ -161,8 +197,23 @@ class Code:
         self.b.position_at_end(after)
         return sums
 
-    def _fused(self, x: Any, y: Any, z: Any) -> Any:
-        return call(self.b, f"llvm.fma.{self.name}", self.vector, [x, y, z])
+    def added(self, numbers: Sequence[Any], vectors: Sequence[Any], sums: Vectors) -> Vectors:
+        """The sums, plus the products of the numbers of the rows with the vectors."""
+        return [
+            [
+                self._multiply_add(self.broadcast(x), y, total)
+                for y, total in zip(vectors, row, strict=True)
+            ]
+            for x, row in zip(numbers, sums, strict=True)
+        ]
+
+    def _multiply_add(self, x: Any, y: Any, total: Any) -> Any:
+        if self.tile.factor == PAIRS:
+            pairs = ir.VectorType(_BFloat16(), 2 * self.tile.lanes)
+            given = [total, self.b.bitcast(x, pairs), self.b.bitcast(y, pairs)]
+            name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * self.tile.lanes}"
+            return call(self.b, name, self.vector, given)
+        return call(self.b, f"llvm.fma.{self.name}", self.vector, [x, y, total])
 
 
 def tile_function(write: Callable[..., None], tile: Tile) -> Any:
@@ -173,7 +224,7 @@ def tile_function(write: Callable[..., None], tile: Tile) -> Any:
         tile: Its shape.
     """
     names = list(inspect.signature(write).parameters)[1:]
-    name = f"{write.__name__}_{tile.rows}_{tile.vectors}_{tile.lanes}_{tile.dtype}"
+    name = f"{write.__name__}_{tile.rows}_{tile.vectors}_{tile.lanes}_{tile.dtype}_{tile.factor}"
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         function = builder.module.globals.get(name)

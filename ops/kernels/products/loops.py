@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -10,8 +11,10 @@ import numba
 import numpy as np
 
 from ...compile.jit import OPTIONS, cached
-from .code import Tile, tile_function
+from ...rows.bfloat16 import BFLOAT16, expanded
+from .code import PAIRS, Tile, tile_function
 from .shapes import fastest, registers
+from .short import expand_rows, pair_rows
 from .tiles import rows_tile, transposed_tile
 
 # steps of the inner axis that are added in registers, and added to what is stored afterwards: of a
@@ -29,12 +32,12 @@ def _rows_kernel(tile: Tile) -> Any:
     rows, width, itemsize = tile.rows, tile.width, tile.itemsize
 
     def kernel(  # type: ignore[no-untyped-def]
-        begin, end, base, stride, numbers, inner, panels, out, out_stride, columns, block
+        begin, end, base, stride, numbers, inner, odd, panels, out, out_stride, columns, block
     ):
         for top in range(begin, end, block):
             bottom = min(top + block, end)
             for column in range(0, columns, width):
-                panel = panels + column * inner * itemsize
+                panel = panels + column * (inner + odd) * itemsize
                 for first in range(top, bottom, rows):
                     place = out + first * out_stride + column * itemsize
                     for k in range(0, inner, CHAIN):
@@ -51,6 +54,7 @@ def _rows_kernel(tile: Tile) -> Any:
                             place,
                             out_stride,
                             columns - column,
+                            odd if k + CHAIN >= inner else 0,
                         )
 
     return _compiled(kernel, tile)
@@ -82,6 +86,59 @@ def _transposed_kernel(tile: Tile) -> Any:
                         k - start,
                         side + (top - begin) * side_stride + column * itemsize,
                         side_stride,
+                        out + start * out_stride + column * itemsize,
+                        out_stride,
+                    )
+
+    return _compiled(kernel, tile)
+
+
+@cache
+def _short_kernel(tile: Tile) -> Any:
+    """The loops of ``LongProduct.add`` for bfloat16: blocks of both factors are put into the form
+    that the tile reads.
+    """
+    pairs = tile.factor == PAIRS
+    pack = pair_rows if pairs else expand_rows
+    multiply = tile_function(transposed_tile, tile if pairs else replace(tile, factor=tile.dtype))
+    rows, width, itemsize = tile.rows, tile.width, tile.itemsize
+
+    def kernel(  # type: ignore[no-untyped-def]
+        begin,
+        end,
+        base,
+        stride,
+        numbers,
+        inner,
+        side,
+        side_stride,
+        columns,
+        packed,
+        packed_side,
+        out,
+        out_stride,
+    ):
+        packed_stride = inner * itemsize
+        for top in range(begin, end, BLOCK):
+            bottom = min(top + BLOCK, end)
+            last = end - 1
+            pack(base, stride, numbers, top, bottom, last, inner, packed, packed_stride)
+            n = pack(side, side_stride, 0, top, bottom, last, columns, packed_side, out_stride)
+            for column in range(0, columns, width):
+                for k in range(0, inner, rows):
+                    # the last tile begins inside the one before
+                    start = min(k, inner - rows)
+                    multiply(
+                        packed,
+                        packed_stride,
+                        0,
+                        0,
+                        n,
+                        n - 1,
+                        start,
+                        k - start,
+                        packed_side + column * itemsize,
+                        out_stride,
                         out + start * out_stride + column * itemsize,
                         out_stride,
                     )
@@ -121,15 +178,21 @@ class Factor:
     """The second factor of products of rows, in the order in which tiles read it.
 
     Args:
-        w: [d, width], float32 or float64.
+        w: [d, width], float32, float64 or ``BFLOAT16``.
     """
 
     def __init__(self, w: np.ndarray):
         inner, self._columns = w.shape
-        size, shapes, _ = registers()
-        self._tile = fastest(self._columns, w.dtype, shapes, size)
+        size, shapes, _, pairs = registers()
+        self._tile = fastest(self._columns, w.dtype, shapes, size, pairs)
+        self._odd = 0
+        if self._tile.factor == PAIRS:
+            w = _pairs(w)
+            self._odd = inner % 2
+        elif w.dtype == BFLOAT16:
+            w = expanded(w)
         width = self._tile.width
-        self._panels = np.zeros((-(-self._columns // width), inner, width), w.dtype)
+        self._panels = np.zeros((-(-self._columns // width), len(w), width), w.dtype)
         for panel, first in zip(self._panels, range(0, self._columns, width), strict=True):
             part = w[:, first : first + width]
             panel[:, : part.shape[1]] = part
@@ -140,7 +203,7 @@ class Factor:
         Args:
             begin, end: Bounds of the rows.
             rows: [n, d], of the type of w.
-            out: [n, width], in C order.
+            out: [n, width], of the same type, or float32 for ``BFLOAT16``; in C order.
         """
         count, inner, _ = self._panels.shape
         base, stride, numbers = rows.place
@@ -150,7 +213,8 @@ class Factor:
             base=base,
             stride=stride,
             numbers=numbers,
-            inner=inner,
+            inner=inner - self._odd,
+            odd=self._odd,
             panels=_address(self._panels),
             out=_address(out),
             out_stride=out.strides[0],
@@ -159,11 +223,20 @@ class Factor:
         )
 
 
+def _pairs(x: np.ndarray) -> np.ndarray:
+    """Pairs of rows of ``BFLOAT16``, [d, width], as uint32, [d / 2 rounded up, width]."""
+    out = np.zeros((-(-len(x) // 2), x.shape[1]), np.uint32)
+    bits = x.view(np.uint16)
+    out[...] = bits[::2]
+    out[: len(x) // 2] |= bits[1::2].astype(np.uint32) << np.uint32(16)
+    return out
+
+
 class LongProduct:
     """The product of transposed rows with rows, rows.T @ side, over ranges of the rows.
 
     Args:
-        rows: [n, d], float32 or float64, d at least 6.
+        rows: [n, d], float32, float64 or ``BFLOAT16``, d at least 6.
         side: [n, width], of the same type; the numbers of a row are adjacent.
 
     Attributes:
@@ -171,11 +244,11 @@ class LongProduct:
     """
 
     def __init__(self, rows: Rows, side: np.ndarray):
-        size, _, shapes = registers()
+        size, _, shapes, pairs = registers()
         shapes = {vectors: n for vectors, n in shapes.items() if n <= rows.array.shape[1]}
         self._rows = rows
         self._side = side
-        self._tile = fastest(side.shape[1], side.dtype, shapes, size)
+        self._tile = fastest(side.shape[1], side.dtype, shapes, size, pairs)
         self.columns = -(-side.shape[1] // self._tile.width) * self._tile.width
 
     def add(self, begin: int, end: int, out: np.ndarray) -> None:
@@ -184,9 +257,12 @@ class LongProduct:
 
         Args:
             begin, end: Bounds of the rows.
-            out: [d, columns], in C order.
+            out: [d, columns], of the type of the factors, or float32 for ``BFLOAT16``; in C order.
         """
         side, columns = self._side, self._side.shape[1]
+        if side.dtype == BFLOAT16:
+            self._add_short(begin, end, out)
+            return
         # vectors reach beyond the last column into the next rows; the last rows of all are copied,
         # so that nothing beyond the array is read
         beyond = (self.columns - columns) * side.itemsize
@@ -214,4 +290,26 @@ class LongProduct:
             out=_address(out),
             out_stride=out.strides[0],
             columns=self._side.shape[1],
+        )
+
+    def _add_short(self, begin: int, end: int, out: np.ndarray) -> None:
+        """The same for ``BFLOAT16``."""
+        base, stride, numbers = self._rows.place
+        side, inner = self._side, self._rows.array.shape[1]
+        packed = np.empty((BLOCK, inner), np.float32)
+        packed_side = np.zeros((BLOCK, self.columns), np.float32)
+        _short_kernel(self._tile)(
+            begin=begin,
+            end=end,
+            base=base,
+            stride=stride,
+            numbers=numbers,
+            inner=inner,
+            side=_address(side),
+            side_stride=side.strides[0],
+            columns=side.shape[1],
+            packed=_address(packed),
+            packed_side=_address(packed_side),
+            out=_address(out),
+            out_stride=out.strides[0],
         )

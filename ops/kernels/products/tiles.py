@@ -1,15 +1,17 @@
 """The two tiles of products: rows times a matrix, and the transposed product of two long factors.
 
-Each output is one chain of fused multiply-adds in the order of the inner axis, in parts of fixed
-lengths which are added in order. So outputs do not depend on the width of vectors, on the shape of
-tiles, or on where rows are cut into blocks.
+Each output is one chain of multiply-adds in the order of the inner axis, in parts of fixed lengths
+which are added in order. So outputs do not depend on the width of vectors, on the shape of tiles,
+or on where rows are cut into blocks. Where the first factor is stored in pairs, k and r below count
+pairs, and a multiply-add adds two products.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from .code import NUMBER, Code, Vectors
+from .code import NUMBER, PAIRS, Code, Vectors
 
 # steps of the inner axis after which each row of the next tile has been prefetched once: a line of
 # single precision
@@ -30,6 +32,7 @@ def rows_tile(
     out: Any,
     out_stride: Any,
     columns: Any,
+    odd: Any,
 ) -> None:
     """out[i, :] = or += sum over k of row[first + i, k] * panel[k, :]; it is added unless start is
     0.
@@ -45,6 +48,7 @@ def rows_tile(
         out, out_stride: Of the first output, and bytes between rows.
         columns: Columns of outputs from the first on; those of the tile that are beyond are not
             stored.
+        odd: 1 if half a pair follows after ``stop``, else 0; read for pairs only.
     """
     b, tile = code.b, code.tile
     rows = range(tile.rows)
@@ -65,9 +69,15 @@ def rows_tile(
         vectors = b.add(panel, b.mul(k, NUMBER(tile.width * tile.itemsize)))
         offset = code.bytes(k)
         return (
-            [code.load(b.add(address, offset), code.number) for address in here],
-            [code.load(code.at_vector(vectors, v), code.vector) for v in range(tile.vectors)],
+            [code.factor(b.add(address, offset)) for address in here],
+            [code.load(code.at_vector(vectors, v), code.side) for v in range(tile.vectors)],
         )
+
+    def half(sums: Vectors) -> Vectors:
+        vectors = b.add(panel, b.mul(stop, NUMBER(tile.width * tile.itemsize)))
+        numbers = [code.half_pair(b.add(address, code.bytes(stop))) for address in here]
+        side = [code.load(code.at_vector(vectors, v), code.side) for v in range(tile.vectors)]
+        return code.added(numbers, side, sums)
 
     def place(i: int, v: int) -> Any:
         there = code.least(NUMBER(i), b.sub(active, NUMBER(1)))
@@ -77,9 +87,18 @@ def rows_tile(
         for v in range(tile.vectors):
             code.prefetch(place(i, v), writes=True)
     sums = code.sums(start, stop, step)
+    if tile.factor == PAIRS:
+        sums = _changed(code, sums, b.icmp_signed("!=", odd, NUMBER(0)), half)
     left = [b.sub(columns, NUMBER(v * tile.lanes)) for v in range(tile.vectors)]
     masks = [code.first_lanes(n) for n in left]
-    sums = _plus(code, sums, b.icmp_signed(">", start, NUMBER(0)), place, masks)
+
+    def plus_stored(sums: Vectors) -> Vectors:
+        return [
+            [b.fadd(x, code.masked_load(place(i, v), masks[v])) for v, x in enumerate(row)]
+            for i, row in enumerate(sums)
+        ]
+
+    sums = _changed(code, sums, b.icmp_signed(">", start, NUMBER(0)), plus_stored)
     whole = b.icmp_signed(">=", columns, NUMBER(tile.width))
     with b.if_else(whole) as (all_columns, some_columns):
         with all_columns:
@@ -94,18 +113,15 @@ def rows_tile(
                         code.masked_store(x, place(i, v), masks[v])
 
 
-def _plus(code: Code, sums: Vectors, adds: Any, place: Any, masks: list[Any]) -> Vectors:
-    """The sums, plus what is stored if ``adds``."""
+def _changed(code: Code, sums: Vectors, when: Any, change: Callable[[Vectors], Vectors]) -> Vectors:
+    """change(sums) if ``when``, else the sums."""
     b = code.b
     before = b.block
-    with b.if_then(adds, likely=False):
-        added = [
-            [b.fadd(x, code.masked_load(place(i, v), masks[v])) for v, x in enumerate(row)]
-            for i, row in enumerate(sums)
-        ]
+    with b.if_then(when, likely=False):
+        changed = change(sums)
         inside = b.block
     out = []
-    for row, new in zip(sums, added, strict=True):
+    for row, new in zip(sums, changed, strict=True):
         out.append([b.phi(code.vector) for _ in row])
         for phi, x, y in zip(out[-1], row, new, strict=True):
             phi.add_incoming(x, before)
@@ -150,11 +166,8 @@ def transposed_tile(
         row = code.row_of(origin, stride, numbers, r)
         side = b.add(vectors, b.mul(b.sub(r, first), vector_stride))
         return (
-            [
-                code.load(b.add(row, NUMBER(i * tile.itemsize)), code.number)
-                for i in range(tile.rows)
-            ],
-            [code.load(code.at_vector(side, v), code.vector) for v in range(tile.vectors)],
+            [code.factor(b.add(row, NUMBER(i * tile.itemsize))) for i in range(tile.rows)],
+            [code.load(code.at_vector(side, v), code.side) for v in range(tile.vectors)],
         )
 
     for i, row in enumerate(code.sums(first, stop, step)):

@@ -1,0 +1,62 @@
+"""Values that are stored as bfloat16: float32 numbers with 8 instead of 24 significant bits.
+
+NumPy has no such type. Arrays of them have the type ``BFLOAT16``: two bytes that can be copied,
+taken and sent, and that no arithmetic accepts, so that nothing is computed from them by mistake.
+Kernels read them as uint16.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..parallel.buffers import by_blocks, empty
+
+BFLOAT16: np.dtype[Any] = np.dtype("V2")
+
+
+def rounded(x: np.ndarray) -> np.ndarray:
+    """The bfloat16 numbers nearest to float32 numbers, ties to even; those beyond the largest,
+    3.39e38, are infinite, and subnormal ones remain.
+
+    Args:
+        x: [...], float32.
+
+    Returns:
+        [...], ``BFLOAT16``, in C order.
+    """
+    from ..kernels.bfloat16 import round_bits
+
+    out = empty(x.shape, BFLOAT16)
+    bits = np.ascontiguousarray(x).reshape(-1).view(np.uint32)
+    into = out.reshape(-1).view(np.uint16)
+    by_blocks(
+        lambda _, begin, end: round_bits(bits[begin:end], into[begin:end]), n=bits.size, width=1
+    )
+    return out
+
+
+def expanded(x: np.ndarray) -> np.ndarray:
+    """The same numbers in float32.
+
+    Args:
+        x: [...], ``BFLOAT16``.
+
+    Returns:
+        [...], float32, in C order.
+    """
+    from ..kernels.bfloat16 import expand_bits
+
+    out = empty(x.shape, np.float32)
+    bits = np.ascontiguousarray(x).reshape(-1).view(np.uint16)
+    into = out.reshape(-1).view(np.uint32)
+    by_blocks(
+        lambda _, begin, end: expand_bits(bits[begin:end], into[begin:end]), n=bits.size, width=1
+    )
+    return out
+
+
+def as_float(x: Any) -> Any:
+    """Expanded numbers of ``BFLOAT16``; anything else as it is."""
+    return expanded(x) if x.dtype == BFLOAT16 else x
