@@ -14,12 +14,21 @@ from graphtheta.ops import Primitive
 
 project = "GraphTheta"
 version = graphtheta.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence"]
+# notebooks are stored without outputs, and an error in one is an error of the site
+nb_execution_mode = "force"
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
+# progress bars
+nb_output_stderr = "remove"
 # the kind of quotation marks in a sentence is no matter of the program that sets it
 smartquotes = False
 
 html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_title = f"GraphTheta {version}"
 html_show_sphinx = False
 html_copy_source = False

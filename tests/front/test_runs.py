@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -598,6 +599,14 @@ def test_models_say_what_they_are_at_any_time() -> None:
     Unmade()
 
 
+def test_a_check_says_what_was_compared() -> None:
+    report = gt.check(gt.models.GCN(3, 2))
+    page = report._repr_html_()
+    assert page.startswith("<table>")
+    assert page.count("<tr>") == 7
+    assert all(line.partition(":")[0] in page for line in str(report).splitlines())
+
+
 class Stream(io.StringIO):
     """Standard error that may be a terminal."""
 
@@ -648,6 +657,16 @@ def test_progress(
         # of one rank alone
         assert written.count("0/3") == 1
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("notebook", [True, False])
+def test_a_notebook_without_widgets_has_the_bar_of_terminals(
+    notebook: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one warns on every page."""
+    monkeypatch.setattr(shown, "in_notebook", lambda: notebook)
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    assert shown.library_of_bars() == "tqdm"
 
 
 def test_progress_goes_when_training_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.base.arguments import checked
+from graphtheta.base.html import html_table
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
@@ -57,17 +58,23 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                f"gradients against finite differences: {self.gradients:.1e}",
-                f"renumbered nodes: {self.permutation:.1e}",
-                f"1 to 4 workers, {', '.join(PLACEMENTS)}: {self.workers:.1e}",
-                f"importance weights against repeated edges: {self.weights:.1e}",
-                f"fused against reference back end: {self.backends:.1e}",
-                f"edge program against gather on arrays of edges: {self.eager:.1e}",
-                *self.notes,
-            ]
-        )
+        return "\n".join([*(f"{name}: {error}" for name, error in self._errors()), *self.notes])
+
+    def _repr_html_(self) -> str:
+        rows = [*self._errors(), *((note, "") for note in self.notes)]
+        return html_table("checked", ("what was compared", "largest relative error"), rows)
+
+    def _errors(self) -> list[tuple[str, str]]:
+        """What was compared, and the largest relative error as a text."""
+        compared = {
+            "gradients against finite differences": self.gradients,
+            "renumbered nodes": self.permutation,
+            f"1 to 4 workers, {', '.join(PLACEMENTS)}": self.workers,
+            "importance weights against repeated edges": self.weights,
+            "fused against reference back end": self.backends,
+            "edge program against gather on arrays of edges": self.eager,
+        }
+        return [(name, f"{error:.1e}") for name, error in compared.items()]
 
 
 @checked

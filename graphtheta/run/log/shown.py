@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 LINES = 20
 # whether to show progress: always, never, where someone looks, or as lines where nobody does
 Wish = bool | None | Literal["lines"]
+
+
+def library_of_bars() -> str:
+    """The module with the progress bar that fits: in notebooks one of widgets, if there are any;
+    without them it would warn. It is imported only there, which takes time.
+    """
+    return "tqdm.auto" if in_notebook() and find_spec("ipywidgets") is not None else "tqdm"
 
 
 class Shown:
@@ -44,8 +52,7 @@ class Shown:
         """Begin, or go on after the rows of ``history``."""
         if not self._has_bar:
             return
-        # the bar of notebooks is imported only there, which takes time
-        library = import_module("tqdm.auto" if in_notebook() else "tqdm")
+        library = import_module(library_of_bars())
         done = history[-1][self._unit] if history else 0
         self._bar = library.tqdm(
             total=self._goal, initial=done, unit=self._unit, leave=False, file=sys.stderr
