@@ -335,7 +335,8 @@ def test_rows_of_parquet_are_named(tmp_path):
     ((_, error),) = told(tmp_path)
     assert "edges.parquet, row 2: column 'src' has no id" in error
     ((_, error),) = told(tmp_path, edge_weight="w", on_bad_row="skip")
-    assert "the column 'w' has type string and cannot be read as double" in error
+    assert "no rows but 3 bad ones" in error
+    assert "edges.parquet, row 1: column 'w': 'a' is not a number" in error
 
 
 def test_command(tmp_path, capsys, monkeypatch):

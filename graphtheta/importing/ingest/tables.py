@@ -129,12 +129,9 @@ class ReadTable:
 
         Collective: all ranks of comm.
         """
-        bad = self.faults.agree(comm, skip, self.name)
-        if not self.n_rows and (bad or not self._may_be_empty):
-            raise DataError(
-                f"{self.name}: there are no rows{f' but {bad:,} bad ones' if bad else ''}; check"
-                " the file"
-            )
+        bad = self.faults.agree(comm, skip, self.name, self.n_rows)
+        if not self.n_rows and not self._may_be_empty:
+            raise DataError(f"{self.name}: there are no rows; check the file")
         if comm.all_max(np.array([self._late]))[0]:
             self._observe_again(used())
         for field in self.fields:

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import csv
 
 WHOLE, FLOAT, TEXT, BOOL = pa.int64(), pa.float64(), pa.large_string(), pa.bool_()
+# texts that are true and false where bools are read, in any case
+YES = ("true", "yes", "t", "y", "1", "1.0")
+NO = ("false", "no", "f", "n", "0", "0.0")
+# texts that are no value where anything but texts is read
+NO_VALUE = tuple(csv.ConvertOptions().null_values)
+# wrong values in a block from which on the column itself is taken for wrong
+MOST_WRONG = 1000
+# what the values of a type are, in words
+KINDS = {
+    "int64": "a whole number",
+    "double": "a number",
+    "bool": "true or false",
+    "timestamp[s]": "a time in whole seconds",
+    "timestamp[ms]": "a time in whole milliseconds",
+    "timestamp[us]": "a time in whole microseconds",
+    "timestamp[ns]": "a time",
+}
 
 
 def one(column: Any) -> Any:
@@ -97,6 +117,72 @@ def null(column: Any) -> np.ndarray:
 def absent(column: Any) -> np.ndarray:
     """Where a column of texts has none, or an empty one, [n] bool."""
     return null(column) | flags(pc.equal(column, ""))
+
+
+def in_words(kind: str) -> str:
+    """What the values of a type are, by its name; times of all zones are the same."""
+    plain_name = re.sub(", tz=[^]]*", "", kind)
+    return KINDS.get(plain_name, kind)
+
+
+def in_any_case(words: Sequence[str]) -> list[str]:
+    """Words in small letters, in capitals, and with a capital in front."""
+    return sorted({form for word in words for form in (word, word.upper(), word.title())})
+
+
+def is_yes_or_no(texts: Any) -> bool:
+    """Whether texts that are given are those of true and false, and not numbers only."""
+    words = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
+    words = words.filter(pa.array(~absent(words))).unique().to_pylist()
+    return set(words) <= {*YES, *NO} and not set(words) <= {"0", "1", "0.0", "1.0"}
+
+
+def as_bools(column: Any) -> Any:
+    """Texts and numbers as true and false; others become null.
+
+    Raises:
+        ArrowNotImplementedError: They are of another type.
+    """
+    words = column if is_text(column.type) else column.cast(FLOAT).cast(TEXT)
+    words = pc.utf8_lower(pc.utf8_trim_whitespace(words))
+    yes = pc.is_in(words, pa.array(YES, words.type))
+    no = pc.is_in(words, pa.array(NO, words.type))
+    return pc.if_else(pc.or_(yes, no), yes, None)
+
+
+def parsed(texts: Any, kind: Any) -> tuple[Any, Sequence[int]]:
+    """Texts as values of a type, as those of a file of text are read."""
+    texts = pc.utf8_trim_whitespace(one(texts))
+    texts = pc.if_else(pc.is_in(texts, pa.array(NO_VALUE, texts.type)), None, texts)
+    if kind == BOOL:
+        return with_misfits(texts, as_bools(texts))
+    pieces = list[Any]()
+    _halve(texts, kind, pieces)
+    return with_misfits(texts, pa.concat_arrays(pieces) if pieces else pa.array([], kind))
+
+
+def _halve(texts: Any, kind: Any, pieces: list[Any]) -> None:
+    """Parse texts; where that fails, the halves; a single one that fails is null.
+
+    Raises:
+        ArrowInvalid: So many fail that the column must be another one.
+    """
+    try:
+        pieces.append(texts.cast(kind))
+    except pa.ArrowInvalid:
+        if len(texts) == 1:
+            pieces.append(pa.nulls(1, kind))
+            if sum(len(piece) == 1 and piece.null_count for piece in pieces) > MOST_WRONG:
+                raise
+            return
+        middle = len(texts) // 2
+        _halve(texts.slice(0, middle), kind, pieces)
+        _halve(texts.slice(middle), kind, pieces)
+
+
+def with_misfits(given: Any, values: Any) -> tuple[Any, Sequence[int]]:
+    """Values, and the rows that have none though a value was given."""
+    return values, np.flatnonzero(null(values) & ~null(given)).tolist()
 
 
 def is_text(kind: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from os import fsencode
 from pathlib import Path
@@ -15,11 +15,22 @@ import pyarrow.parquet as pq
 
 from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import FormatError
-from graphtheta.importing.tables.arrow import WHOLE, plain, plain_type
+from graphtheta.importing.tables.arrow import (
+    BOOL,
+    WHOLE,
+    as_bools,
+    in_words,
+    is_text,
+    one,
+    parsed,
+    plain,
+    plain_type,
+    with_misfits,
+)
 from graphtheta.importing.tables.faults import Faults
 from graphtheta.importing.tables.files import reading
 from graphtheta.importing.tables.formats import ARROW_STREAM
-from graphtheta.importing.tables.source import BLOCK, ROWS, Piece, TableRows
+from graphtheta.importing.tables.source import BLOCK, ROWS, Piece, Source, TableRows
 
 
 def types_of(schema: Any) -> dict[str, Any]:
@@ -27,13 +38,19 @@ def types_of(schema: Any) -> dict[str, Any]:
     return {field.name: plain_type(field.type) for field in schema}
 
 
-def converted(table: pa.Table, columns: dict[str, Any], where: str) -> pa.Table:
+def converted(
+    table: pa.Table, columns: dict[str, Any], where: str
+) -> tuple[pa.Table, dict[int, str]]:
     """Some columns of a table, in the types asked for.
+
+    Returns:
+        The columns, and what is wrong with rows whose texts or bools cannot have their types.
 
     Raises:
         FormatError: A column is missing or not the only one of its name, or cannot have the type.
     """
     out = {}
+    wrong = dict[int, str]()
     for name, kind in columns.items():
         count = table.column_names.count(name)
         if not count:
@@ -47,7 +64,7 @@ def converted(table: pa.Table, columns: dict[str, Any], where: str) -> pa.Table:
             )
         column = table.column(name)
         try:
-            out[name] = _cast(plain(column), kind)
+            out[name], bad = _cast(plain(column), kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             remedy = (
                 "whole numbers have 64 bits and no fractions: round them, or read ids as texts with"
@@ -59,24 +76,31 @@ def converted(table: pa.Table, columns: dict[str, Any], where: str) -> pa.Table:
                 f"{where}: the column '{name}' has type {column.type} and cannot be read as {kind}"
                 f" ({error}); {remedy}"
             ) from None
-    return pa.table(out)
+        for row in bad:
+            value = column[row].as_py()
+            wrong.setdefault(row, f"column '{name}': '{value}' is not {in_words(str(kind))}")
+    return pa.table(out), wrong
 
 
-def _cast(column: Any, kind: Any) -> Any:
-    """A column in another type. Floats become integers if they are whole, and not so large that
-    others were rounded to them.
+def _cast(column: Any, kind: Any) -> tuple[Any, Sequence[int]]:
+    """A column in another type, and the rows whose values cannot have it. Floats become integers if
+    they are whole, and not so large that others were rounded to them.
 
     Raises:
         ArrowInvalid, ArrowNotImplementedError: It cannot have the type.
     """
     if column.type == kind:
-        return column
+        return column, ()
+    if is_text(column.type) and not is_text(kind):
+        return parsed(column, kind)
+    if kind == BOOL:
+        return with_misfits(column, as_bools(one(column)))
     if kind == WHOLE and pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), None, column)
         largest = pc.max(pc.abs(column)).as_py()
         if largest is not None and largest >= 2 << np.finfo(column.type.to_pandas_dtype()).nmant:
             raise pa.ArrowInvalid(f"{largest:.0f} may stand for other integers that floats round")
-    return column.cast(kind, safe=not pa.types.is_floating(kind))
+    return column.cast(kind, safe=not pa.types.is_floating(kind)), ()
 
 
 class TypedSource:
@@ -96,13 +120,20 @@ class TypedSource:
         first = True
         begin = piece.part[1]
         for k, batch in enumerate(self.batches(piece, list(columns))):
-            table = converted(batch, columns, piece.file)
+            at = (piece.number, k)
+            place = f"{piece.file}, row"
+            table, wrong = converted(batch, columns, piece.file)
             numbers = begin + 1 + np.arange(batch.num_rows)
             begin += batch.num_rows
-            if batch.num_rows:
+            if wrong:
+                rows = np.array(sorted(wrong))
+                faults.add(at, rows, partial(tuple, (place, numbers)), wrong.__getitem__)
+                table = table.filter(pa.array(~np.isin(np.arange(batch.num_rows), rows)))
+                numbers = np.delete(numbers, rows)
+            if table.num_rows:
                 yield TableRows(
-                    (piece.number, k),
-                    f"{piece.file}, row",
+                    at,
+                    place,
                     table,
                     partial(np.asarray, numbers),
                     piece.weight if first else 0,
@@ -263,3 +294,40 @@ class MemorySource(TypedSource):
     def batches(self, piece: Piece, columns: list[str]) -> Iterator[pa.Table]:
         """The rows of a range."""
         yield self._table.slice(piece.part[1], ROWS)
+
+
+class Renamed:
+    """A table with types and other names of columns.
+
+    Args:
+        source: The table.
+        new: New names, by the old ones.
+    """
+
+    def __init__(self, source: Source, new: Mapping[str, str]):
+        self.name = source.name
+        self.typed = source.typed
+        self.rank0 = source.rank0
+        self._source = source
+        self._new = new
+        self._old = {name: old for old, name in new.items()}
+
+    def types(self) -> dict[str, Any]:
+        """Names and types of the columns."""
+        return {self._new.get(name, name): kind for name, kind in self._source.types().items()}
+
+    def pieces(self) -> list[Piece]:
+        """Those of the table."""
+        return self._source.pieces()
+
+    def with_line_breaks(self) -> None:
+        """As of the table."""
+        self._source.with_line_breaks()
+
+    def read(
+        self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults
+    ) -> Iterator[TableRows]:
+        """Read a piece; see ``Source``."""
+        old = {self._old.get(name, name): kind for name, kind in columns.items()}
+        for rows in self._source.read(piece, old, mine, faults):
+            yield rows._replace(table=rows.table.rename_columns(list(columns)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,15 @@ SHOWN = 5
 ADVICE = {
     "is not a number": (
         "texts of nodes become features with --one-hot, other texts and times named columns with"
-        " --node-columns or --edge-columns"
+        " --node-columns or --edge-columns; yes and no are read with --types COLUMN:bool"
+    ),
+    "is not true or false": (
+        "true and false are true, false, yes, no, t, f, y, n, 1 and 0; other values are read as"
+        " numbers with --types COLUMN:float, or as names with --one-hot"
+    ),
+    " does not know ": (
+        "leave such rows out, or the label; or import the tables of the store again with these"
+        " names, or with --missing COLUMN=own, and train again"
     ),
     "is not a whole number": (
         "ids that are names, or integers beyond 64 bits, are read as texts with --id-type text"
@@ -29,8 +37,10 @@ ADVICE = {
         "state a finer unit of the times with --types COLUMN:time, which is nanoseconds"
     ),
     "has no value": (
-        "only labels and splits may be missing: fill in other values, or leave out the column"
+        "say what stands for missing features with --missing, as in --missing mean or --missing"
+        " COLUMN=own; only labels and splits may be missing without"
     ),
+    "has no list": "say what stands for missing lists with --missing, as in --missing zero",
 }
 
 
@@ -84,17 +94,18 @@ class Faults:
             ]
             self._first = sorted([*self._first, *new])[:SHOWN]
 
-    def agree(self, comm: Comm, skip: bool, what: str) -> int:
+    def agree(self, comm: Comm, skip: bool, what: str, n_rows: int = 1) -> int:
         """The number of bad rows on all workers.
 
         Args:
             comm: The workers.
             skip: Whether bad rows are left out; otherwise any is an error.
             what: Name of the table.
+            n_rows: Number of the other rows.
 
         Raises:
-            DataError: There are bad rows, and they are not to be skipped; the same error on all
-                ranks.
+            DataError: There are bad rows, and they are not to be skipped, or there are no others;
+                the same error on all ranks.
 
         Collective: all ranks of comm.
         """
@@ -103,13 +114,22 @@ class Faults:
         )
         count = sum(n for n, _ in parts)
         if count and not skip:
-            first = sorted(row for _, rows in parts for row in rows)[:SHOWN]
-            more = f"\n... and {count - len(first):,} more" if count > len(first) else ""
-            told = "\n".join(row[-1] for row in first) + more
-            advice = "".join(f"\n{text}" for said, text in ADVICE.items() if said in told)
             raise DataError(
                 f"{what}: {count:,} bad row{'s' * (count > 1)}; correct"
                 f" {'them' if count > 1 else 'it'}, or leave bad rows out "
-                f'with --on-bad-row skip (on_bad_row="skip")\n{told}{advice}'
+                f'with --on-bad-row skip (on_bad_row="skip")\n{_told(parts)}'
+            )
+        if count and not n_rows:
+            raise DataError(
+                f"{what}: there are no rows but {count:,} bad ones; check the file\n{_told(parts)}"
             )
         return count
+
+
+def _told(parts: list[tuple[int, list[list[Any]]]]) -> str:
+    """The first bad rows of all workers, and what helps."""
+    count = sum(n for n, _ in parts)
+    first = sorted(row for _, rows in parts for row in rows)[:SHOWN]
+    more = f"\n... and {count - len(first):,} more" if count > len(first) else ""
+    told = "\n".join(row[-1] for row in first) + more
+    return told + "".join(f"\n{text}" for said, text in ADVICE.items() if said in told)

@@ -10,9 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from graphtheta.base.wording import shown
+from graphtheta.base.wording import did_you_mean, shown
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.importing.tables.binary import FeatherSource, MemorySource, ParquetSource
+from graphtheta.importing.tables.binary import (
+    FeatherSource,
+    MemorySource,
+    ParquetSource,
+    Renamed,
+)
 from graphtheta.importing.tables.formats import (
     ARROW,
     ARROW_STREAM,
@@ -30,6 +35,43 @@ PARQUET_FILES = (".parquet", ".pq")
 ARROW_FILES = (".feather", ".arrow", ".arrows", ".ipc")
 PACKED = (".gz", ".gzip", ".zst", ".zstd", ".bz2", ".lz4")
 TEXT = (".csv", ".tsv", ".tab", ".txt", ".edges", ".edgelist")
+
+
+def renamed(sources: Sequence[Source], rename: Mapping[str, str]) -> list[Source]:
+    """Tables with other names of columns.
+
+    Args:
+        sources: The tables.
+        rename: New names, by the old ones, which one of the tables has at least.
+
+    Raises:
+        ConfigError: No table has a column, or one has the new name already.
+    """
+    if not rename:
+        return list(sources)
+    every = {name: None for source in sources for name in source.types()}
+    for old, new in rename.items():
+        if old not in every:
+            raise ConfigError(
+                f"--rename {old}={new}: no table has the column '{old}'{did_you_mean(old, every)};"
+                f" there are {', '.join(every)}"
+            )
+    return [_renamed(source, rename) for source in sources]
+
+
+def _renamed(source: Source, rename: Mapping[str, str]) -> Source:
+    names = source.types()
+    own = {old: new for old, new in rename.items() if old in names}
+    for old, new in own.items():
+        if new in names and new not in own:
+            raise ConfigError(
+                f"{source.name}: --rename {old}={new}: there is a column '{new}' already; rename it"
+                f" as well, as in --rename {old}={new},{new}=old_{new}"
+            )
+    if isinstance(source, TextSource):
+        source.rename(own)
+        return source
+    return Renamed(source, own)
 
 
 def open_table(

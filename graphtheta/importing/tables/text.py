@@ -15,7 +15,7 @@ import codecs
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext
 from csv import Error as CsvError
 from csv import reader
@@ -32,7 +32,15 @@ from pyarrow import csv
 
 from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import DataError, FormatError
-from graphtheta.importing.tables.arrow import flags
+from graphtheta.importing.tables.arrow import (
+    MOST_WRONG,
+    NO,
+    YES,
+    flags,
+    in_any_case,
+    in_words,
+    parsed,
+)
 from graphtheta.importing.tables.faults import Faults
 from graphtheta.importing.tables.files import reading
 from graphtheta.importing.tables.formats import HEAD as BEGIN
@@ -54,26 +62,16 @@ CACHED = 1 << 16
 # lines of a block up to which most of them may have another number of columns than the first line
 # of the file
 FEW_LINES = 10
-# wrong values in a block from which on the column itself is taken for wrong
-MOST_WRONG = 1000
 # blocks that a value with line breaks may fill
 MOST_BLOCKS = 16
 # stands behind the last line where it is to be known whether that one ends a row
 END = "\x01"
 # what pyarrow says of a value, without its advice
 WRONG = re.compile(
-    r"CSV column #(\d+): .*?CSV conversion error to ([\w\[\]]+): (?:invalid value '(.*)'|(.*))",
+    r"CSV column #(\d+): .*?CSV conversion error to (\w+(?:\[[^\]]*\])?): "
+    r"(?:invalid value '(.*)'|(.*))",
     re.DOTALL,
 )
-KINDS = {
-    "int64": "a whole number",
-    "double": "a number",
-    "bool": "true or false",
-    "timestamp[s]": "a time in whole seconds",
-    "timestamp[ms]": "a time in whole milliseconds",
-    "timestamp[us]": "a time in whole microseconds",
-    "timestamp[ns]": "a time",
-}
 
 
 class Head(NamedTuple):
@@ -132,6 +130,7 @@ class TextSource:
     ):
         self.name = name
         self._files = files
+        self._renamed: Mapping[str, str] = {}
         self._separator = separator
         self._header = header
         self._heads: dict[Path, Head] = {}
@@ -139,6 +138,16 @@ class TextSource:
         self.pointed: set[str] = set()
         # whether quoted values may have line breaks
         self._breaks = False
+
+    def rename(self, new: Mapping[str, str]) -> None:
+        """Give columns other names, before anything is read.
+
+        Args:
+            new: New names, by those that the files have.
+        """
+        self._renamed = new
+        self._heads = {}
+        self.__dict__.pop("_types", None)
 
     def with_line_breaks(self) -> None:
         """Read files as a whole from now on, in which quoted values may have line breaks."""
@@ -211,6 +220,7 @@ class TextSource:
                 start = min(end, len(text))
             else:
                 names = [str(i) for i in range(len(names))]
+            names = [self._renamed.get(name, name) for name in names]
             again = next((name for name, count in Counter(names).items() if count > 1), None)
             if again is not None:
                 raise FormatError(
@@ -494,8 +504,15 @@ class TextBlock:
     def _table(
         self, text: bytes, invalid: Callable[[Any], str] | None = None, threads: bool = True
     ) -> pa.Table:
+        # pyarrow takes spaces around bools and times for parts of them
+        trimmed_first = {
+            name
+            for name, kind in self._columns.items()
+            if name in self._pointed
+            or (self._spaced and (pa.types.is_boolean(kind) or pa.types.is_timestamp(kind)))
+        }
         kinds = {
-            name: pa.large_string() if name in self._pointed else kind
+            name: pa.large_string() if name in trimmed_first else kind
             for name, kind in self._columns.items()
         }
         table = csv.read_csv(
@@ -507,16 +524,33 @@ class TextBlock:
                 newlines_in_values=self._breaks,
             ),
             csv.ConvertOptions(
-                column_types=kinds, include_columns=list(kinds), strings_can_be_null=False
+                column_types=kinds,
+                include_columns=list(kinds),
+                strings_can_be_null=False,
+                true_values=in_any_case(YES),
+                false_values=in_any_case(NO),
             ),
         )
         for i, (name, kind) in enumerate(kinds.items() if self._spaced or self._pointed else ()):
             if pa.types.is_large_string(kind):
                 column = trimmed(table.column(name)) if self._spaced else table.column(name)
-                table = table.set_column(
-                    i, name, self._whole(name, column) if name in self._pointed else column
-                )
+                if name in self._pointed:
+                    column = self._whole(name, column)
+                elif name in trimmed_first:
+                    column = self._values(name, column)
+                table = table.set_column(i, name, column)
         return table
+
+    def _values(self, name: str, column: Any) -> Any:
+        """Texts without spaces in the type of their column."""
+        kind = self._columns[name]
+        values, bad = parsed(column, kind)
+        if len(bad):
+            raise pa.ArrowInvalid(
+                f"CSV column #{self._head.names.index(name)}: CSV conversion error to {kind}:"
+                f" invalid value '{column[bad[0]]}'"
+            )
+        return values
 
     def _whole(self, name: str, column: Any) -> Any:
         """Integers that are written as floats."""
@@ -608,7 +642,7 @@ class TextBlock:
             return message
         column, kind, value, other = parts.groups()
         name = self._head.names[int(column)]
-        what = other if value is None else f"'{value}' is not {KINDS.get(kind, kind)}"
+        what = other if value is None else f"'{value}' is not {in_words(kind)}"
         return f"column '{name}': {what}"
 
 
