@@ -13,7 +13,10 @@ from graphtheta.run.job.flag import Parser
 EDGE_COLUMNS = {
     "src": ("COLUMN", "ids of sources [src]"),
     "dst": ("COLUMN", "ids of destinations [dst]"),
-    "edge-attr": ("COLUMNS", "attributes: numbers, or one column of lists"),
+    "edge-attr": (
+        "COLUMNS",
+        "attributes: numbers, true and false, dates and times; or one column of lists of numbers",
+    ),
     "edge-weight": ("COLUMN", "weights"),
     "edge-label": ("COLUMNS", "targets of edge tasks: numbers"),
     "edge-split": (
@@ -27,7 +30,10 @@ EDGE_COLUMNS = {
 }
 NODE_COLUMNS = {
     "id": ("COLUMN", "ids, integers or texts [id]; empty: row i is node i"),
-    "features": ("COLUMNS", "numbers, or one column of lists"),
+    "features": (
+        "COLUMNS",
+        "numbers, true and false, dates and times; or one column of lists of numbers",
+    ),
     "one-hot": (
         "COLUMNS",
         "names, each of which becomes a feature that is 1 for rows with this name and else 0",
@@ -109,6 +115,8 @@ def import_tables(argv: Sequence[str]) -> int:
         keywords["id"] = keywords["id"] or None
     if "types" in keywords:
         keywords["types"] = types_of(keywords["types"])
+    if "rename" in keywords:
+        keywords["rename"] = new_names(keywords["rename"])
 
     def program() -> int:
         from graphtheta.importing.ingest.importer import import_graph
@@ -155,6 +163,14 @@ def parser() -> Parser:
         metavar="FOLDER",
         help="the store to make; missing or empty, and seen by all workers",
     )
+    made.add_argument(
+        "--like",
+        metavar="STORE",
+        help=(
+            "a store of other tables, or the run that was trained on it: columns, names of texts"
+            " and classes, scales and what stands for missing values are those of its import"
+        ),
+    )
     made.add_argument("--name", metavar="NAME", help="name of the graph [that of the file]")
     for title, flags in (
         ("Columns of the edge table", EDGE_COLUMNS),
@@ -187,7 +203,12 @@ def parser() -> Parser:
     group.add_argument(
         "--types",
         metavar="COLUMN:TYPE,...",
-        help="types of columns: int, float, text, time, time_s [found in the first rows]",
+        help="types of columns: int, float, text, bool, time, time_s [found in the first rows]",
+    )
+    group.add_argument(
+        "--rename",
+        metavar="OLD=NEW,...",
+        help="read columns under other names, which all flags then mean",
     )
     group.add_argument(
         "--separator",
@@ -204,6 +225,21 @@ def parser() -> Parser:
     group = made.add_argument_group("Rows and values")
     for flag, (choices, text) in ROWS.items():
         group.add_argument(f"--{flag}", choices=choices, help=text)
+    group.add_argument(
+        "--missing",
+        metavar="RULE,...",
+        help=(
+            "what stands for missing values of features: mean or mode (the most frequent value) of"
+            " the training rows, zero, own (a feature or a name that says so), or error; for single"
+            " columns as in mean,city=own [error]"
+        ),
+    )
+    group.add_argument(
+        "--missing-indicator",
+        action="store_true",
+        default=None,
+        help="a feature of 0 and 1 for each of these columns, which says where a value is missing",
+    )
     return made
 
 
@@ -230,3 +266,17 @@ def types_of(text: str) -> dict[str, str]:
             f"--types {text}: expected COLUMN:TYPE,COLUMN:TYPE, as in --types when:time,code:text"
         )
     return {column: kind for column, _, kind in pairs}
+
+
+def new_names(text: str) -> dict[str, str]:
+    """New names of columns by the old ones.
+
+    Raises:
+        ConfigError: Not of the form OLD=NEW,OLD=NEW.
+    """
+    pairs = [item.partition("=") for item in names(text)]
+    if not all(old.strip() and new.strip() for old, _, new in pairs):
+        raise ConfigError(
+            f"--rename {text}: expected OLD=NEW,OLD=NEW, as in --rename alter=age,ort=city"
+        )
+    return {old.strip(): new.strip() for old, _, new in pairs}

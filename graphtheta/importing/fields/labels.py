@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, DataError
+from graphtheta.graph.data.columns import listed
 from graphtheta.graph.data.labels import LabelForm, label_form
 from graphtheta.graph.data.validation import MOST_CLASSES
 from graphtheta.importing.fields.base import (
@@ -53,6 +54,9 @@ class Classes(Field):
         self.inputs = {column: kind}
         self._column = column
         self._largest = -1
+        # number of classes of the store whose classes are taken, and its name
+        self._known = 0
+        self._store = ""
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
         """Negative classes, and lists of other lengths."""
@@ -67,6 +71,14 @@ class Classes(Field):
                 f"column '{self._column}': {values[row]} is no class; classes are numbered from 0"
             ),
         )
+        if self._store:
+            yield (
+                values >= self._known,
+                lambda row: (
+                    f"column '{self._column}': {self._store} does not know the class {values[row]};"
+                    f" it has {self._known} classes"
+                ),
+            )
 
     def observe(self, table: pa.Table) -> None:
         """Find the largest."""
@@ -74,7 +86,8 @@ class Classes(Field):
 
     def agree(self, comm: Comm, n: int) -> None:
         """Refuse numbers that are codes."""
-        n_classes = max(comm.all_gather(self._largest)) + 1
+        self._largest = max(comm.all_gather(self._largest))
+        n_classes = self._largest + 1
         if n_classes > max(n, MOST_CLASSES):
             raise DataError(
                 f"column '{self._column}': {n_classes} classes for {n} nodes; if the numbers are"
@@ -88,6 +101,19 @@ class Classes(Field):
     def rows(self, table: pa.Table) -> list[np.ndarray]:
         """One class a row."""
         return [self._values(table)]
+
+    def learnt(self) -> dict[str, Any]:
+        """The number of classes."""
+        return {"n_classes": max(self._known, self._largest + 1)}
+
+    def take(self, learnt: dict[str, Any], store: str) -> None:
+        """Take the number of classes of another import."""
+        self._known = learnt["n_classes"]
+        self._store = store
+
+    def labels(self) -> dict[str, Any]:
+        """The classes of the other import, of which some may not occur."""
+        return {"n_classes": self._known} if self._store else {}
 
     def missing(self, table: pa.Table) -> np.ndarray:
         """Rows without a class, [n] bool."""
@@ -162,6 +188,19 @@ class Sets(Codes):
             lists_with(sizes, absent(values)),
             says(f"column '{self._column}' has a list with a missing class"),
         )
+        if self._store:
+            yield (
+                lists_with(sizes, self.unknown(values)),
+                says(
+                    f"column '{self._column}' has a list with a class that {self._store} does not"
+                    f" know; it knows {listed(self._values)}"
+                ),
+            )
+        if self._store and self._matrix:
+            yield (
+                (sizes >= 0) & (sizes != len(self._values)),
+                no_list(self._column, sizes, len(self._values)),
+            )
         if not self._names:
             yield (
                 lists_with(sizes, flags(pc.starts_with(values, "-"))),
@@ -194,6 +233,8 @@ class Sets(Codes):
             DataError: Lists have a class twice, so that they are no lists of classes.
         """
         super().agree(comm, n)
+        if self._store:
+            return
         if not self._values:
             raise DataError(
                 f"column '{self._column}' has no class in any list, so that there is nothing to"
@@ -234,6 +275,15 @@ class Sets(Codes):
     def missing(self, table: pa.Table) -> np.ndarray:
         """Rows without a list, [n] bool."""
         return null(one(table.column(self._column)))
+
+    def learnt(self) -> dict[str, Any]:
+        """The classes, and whether lists are rows of a matrix of labels."""
+        return {**super().learnt(), "matrix": self._matrix}
+
+    def take(self, learnt: dict[str, Any], store: str) -> None:
+        """Take the classes of another import."""
+        super().take(learnt, store)
+        self._matrix = learnt["matrix"]
 
     def meta(self) -> dict[str, Any]:
         """Names of the classes, if they have any."""

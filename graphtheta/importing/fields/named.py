@@ -22,7 +22,10 @@ from graphtheta.importing.fields.base import (
     read_as,
     says,
 )
+from graphtheta.importing.fields.dates import is_date, time_type
 from graphtheta.importing.tables.arrow import (
+    BOOL,
+    FLOAT,
     TEXT,
     WHOLE,
     flags,
@@ -45,7 +48,7 @@ SPLITS = {
     "testing": 2,
 }
 MASKS = ("train", "val", "test")
-KINDS = ("int", "float", "text", *TIME_UNITS)
+KINDS = ("int", "float", "text", "bool", *TIME_UNITS)
 
 
 class Integers(Field):
@@ -244,7 +247,14 @@ def no_split(name: str, words: Any) -> Callable[[int], str]:
     return lambda row: f"column '{name}': '{words[row].as_py()}' is none of train, val and test"
 
 
-def named_field(group: str, column: str, types: dict[str, Any], width: int) -> Field:
+def named_field(
+    group: str,
+    column: str,
+    types: dict[str, Any],
+    width: int,
+    rule: str = "error",
+    training: Callable[[pa.Table], np.ndarray] | None = None,
+) -> Field:
     """The field of a named column.
 
     Args:
@@ -252,6 +262,11 @@ def named_field(group: str, column: str, types: dict[str, Any], width: int) -> F
         column: The column.
         types: Types of all columns.
         width: Length of its lists, if it has lists.
+        rule, training: As of ``Codes``; only texts have a rule.
+
+    Raises:
+        ConfigError: A name that models cannot read, a type that no column has, or a rule that the
+            column cannot have.
     """
     kind = types[column]
     name = f"columns.{column}"
@@ -262,18 +277,29 @@ def named_field(group: str, column: str, types: dict[str, Any], width: int) -> F
             f" {', '.join(sorted(TAKEN))}"
         )
     remedy = f"state its type with --types {column}:int"
+    if rule != "error" and (not is_text(kind) or rule not in ("mode", "own")):
+        raise ConfigError(
+            f"--missing {column}={rule}: named columns are stored as they are, and missing texts of"
+            " them become the most frequent one (mode) or one of their own (own); give"
+            f" {column} as a feature, or fill its values in beforehand"
+        )
     if is_list(kind):
         return Numbers(name, [column], types, width, remedy=remedy)
     if is_text(kind):
-        return Codes(name, column, (f"{group}_categories", column), np.int32)
+        return Codes(
+            name=name,
+            column=column,
+            key=(f"{group}_categories", column),
+            dtype=np.int32,
+            rule=rule,
+            training=training,
+        )
     if pa.types.is_floating(kind):
         # as in gt.Graph: times with fractions are compared exactly
         dtype = np.float64 if pa.types.is_float64(kind) else np.float32
         return Numbers(name, [column], types, vector=True, dtype=dtype, remedy=remedy)
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return Times(
-            name, column, group, kind if pa.types.is_timestamp(kind) else pa.timestamp("s")
-        )
+    if is_date(kind):
+        return Times(name, column, group, time_type(kind))
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return Integers(name, column, kind)
     raise ConfigError(
@@ -287,9 +313,9 @@ def number_field(
     columns: Sequence[str],
     types: dict[str, Any],
     widths: dict[str, int],
-    make: Callable[..., Field] = Numbers,
+    make: Callable[..., Numbers] = Numbers,
     **options: Any,
-) -> Field:
+) -> Numbers:
     """A field of real numbers.
 
     Args:
@@ -352,7 +378,9 @@ def stated(types: dict[str, Any], words: dict[str, str], where: str) -> dict[str
     """
     kinds = dict(
         zip(
-            KINDS, (WHOLE, pa.float64(), TEXT, *map(pa.timestamp, TIME_UNITS.values())), strict=True
+            KINDS,
+            (WHOLE, FLOAT, TEXT, BOOL, *map(pa.timestamp, TIME_UNITS.values())),
+            strict=True,
         )
     )
     for column, word in words.items():
@@ -362,22 +390,59 @@ def stated(types: dict[str, Any], words: dict[str, str], where: str) -> dict[str
                 f" {', '.join(KINDS)}"
             )
     return {
-        column: kinds[words[column]] if column in words else kind for column, kind in types.items()
+        column: in_zone(kinds[words[column]], kind) if column in words else kind
+        for column, kind in types.items()
     }
 
 
-def require(columns: Sequence[str], types: dict[str, Any], where: str, flag: str) -> None:
+def in_zone(kind: Any, given: Any) -> Any:
+    """A type that is stated; one of times in the zone of the type that the values have."""
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(given) and given.tz:
+        return pa.timestamp(kind.unit, given.tz)
+    return kind
+
+
+def word_of(kind: Any) -> str:
+    """What states a type; empty for one that nothing states, such as lists."""
+    if is_date(kind):
+        unit = time_type(kind).unit
+        return next(word for word, of_word in TIME_UNITS.items() if of_word == unit)
+    tests = {
+        "bool": pa.types.is_boolean,
+        "int": pa.types.is_integer,
+        "float": lambda kind: pa.types.is_floating(kind) or pa.types.is_decimal(kind),
+        "text": is_text,
+    }
+    return next((word for word, test in tests.items() if test(kind)), "")
+
+
+def require(
+    columns: Sequence[str], types: dict[str, Any], where: str, flag: str, store: str = ""
+) -> None:
     """Check that a table has some columns.
+
+    Args:
+        columns: Their names.
+        types: Types of all columns.
+        where: The table, for messages.
+        flag: What names them.
+        store: The store of whose tables they are columns, if they are not named by the flag.
 
     Raises:
         DataError: One is missing, or empty as far as its type goes.
     """
+    remedy = (
+        f"the tables of {store} (--like) have it: add it, or say which column it is with --rename"
+        " OLD=NEW"
+        if store
+        else f"choose one with {flag}, or read a file without a header with --no-header"
+        " (header=False)"
+    )
     for column in columns:
         if column not in types:
             raise DataError(
                 f"{where}: there is no column '{column}'{did_you_mean(column, types)}; the columns"
-                f" are {', '.join(types)}; choose one with {flag}, or read a file without a header"
-                " with --no-header (header=False)"
+                f" are {', '.join(types)}; {remedy}"
             )
         if all(map(pa.types.is_null, types.values())):
             raise DataError(f"{where}: there are no rows; check the file")

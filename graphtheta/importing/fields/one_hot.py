@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import DataError
 from graphtheta.graph.data.scale import SCALES
-from graphtheta.importing.fields.base import Codes, Field, Output, Wrong
+from graphtheta.importing.fields.base import Codes, Field, Numbers, Output, Wrong
+from graphtheta.importing.tables.text import without_point
 
 SCALE = SCALES["x"]
 # names of a column; more are better read from an embedding, which costs a row of a table and not a
@@ -22,12 +24,42 @@ MOST_NAMES = 1000
 class OneHot(Codes):
     """A column of names as rows of a unit matrix, in the order of the sorted names.
 
+    A name that the store of another import does not know is a row of zeros, as is a missing one
+    with the rule "zero".
+
     Args:
-        column: The column; numbers are names, too.
+        column: The column; numbers and bools are names, too, which are the same in all formats: 1
+            and 1.0, and true and True.
+        kind: Its type.
+        rule, training: As of ``Codes``.
     """
 
-    def __init__(self, column: str):
-        super().__init__("x", column, ("one_hot", column), np.int64)
+    passes_unknown = True
+
+    def __init__(
+        self,
+        column: str,
+        kind: Any,
+        rule: str = "error",
+        training: Callable[[pa.Table], np.ndarray] | None = None,
+    ):
+        super().__init__(
+            name="x",
+            column=column,
+            key=("one_hot", column),
+            dtype=np.int64,
+            rule=rule,
+            training=training,
+        )
+        self._numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        self._bools = pa.types.is_boolean(kind)
+
+    def texts(self, table: pa.Table) -> Any:
+        """The names."""
+        texts = super().texts(table)
+        if self._numbers:
+            return without_point(texts)
+        return pc.utf8_lower(texts) if self._bools else texts
 
     def agree(self, comm: Comm, n: int) -> None:
         """Sort the names of all workers, and refuse many."""
@@ -47,8 +79,33 @@ class OneHot(Codes):
         """A number for each name."""
         codes = super().rows(table)[0]
         out = np.zeros((len(codes), len(self._values)), np.float32)
-        out[np.arange(len(codes)), codes] = 1
+        known = np.flatnonzero(codes >= 0)
+        out[known, codes[known]] = 1
         return [out]
+
+
+class Indicators(Field):
+    """Features that are 1 where a value is missing.
+
+    Args:
+        name: Name in the store.
+        parts: Fields, and those of their columns of which a feature says so.
+    """
+
+    def __init__(self, name: str, parts: Sequence[tuple[Numbers | Codes, Sequence[str]]]):
+        self._name = name
+        self._parts = parts
+        self.inputs: dict[str, Any] = {}
+
+    def outputs(self) -> list[Output]:
+        """A number for each column."""
+        width = sum(len(columns) for _, columns in self._parts)
+        return [Output(self._name, (width,), np.float32)]
+
+    def rows(self, table: pa.Table) -> list[np.ndarray]:
+        """0 or 1 for each column."""
+        marks = [field.marks(table, columns) for field, columns in self._parts]
+        return [np.concatenate(marks, axis=1).astype(np.float32)]
 
 
 class Beside(Field):
@@ -86,14 +143,28 @@ class Beside(Field):
         """Rows of float32."""
         return [np.concatenate([x for part in self._parts for x in part.rows(table)], axis=1)]
 
+    def learnt(self) -> dict[str, Any]:
+        """What each part learnt."""
+        return {"parts": [part.learnt() for part in self._parts]}
+
+    def take(self, learnt: dict[str, Any], store: str) -> None:
+        """All parts take what theirs learnt."""
+        for part, of_part in zip(self._parts, learnt["parts"], strict=True):
+            part.take(of_part, store)
+
+    def over(self) -> set[str]:
+        """Those of all parts."""
+        return {rows for part in self._parts for rows in part.over()}
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Those of all parts."""
+        return merged([part.counts() for part in self._parts])
+
     def meta(self) -> dict[str, Any]:
         """What the parts keep; names of all columns together, and a scale of all, which leaves
         those of other parts as they are.
         """
-        out: dict[str, Any] = {}
-        for part in self._parts:
-            for key, value in part.meta().items():
-                out[key] = {**out.get(key, {}), **value}
+        out: dict[str, Any] = merged([part.meta() for part in self._parts])
         if SCALE in out:
             scales = [
                 part.meta().get(SCALE, as_it_is(part.outputs()[0].trailing[0]))
@@ -103,6 +174,15 @@ class Beside(Field):
                 key: [x for scale in scales for x in scale[key]] for key in ("mean", "deviation")
             }
         return out
+
+
+def merged(parts: Sequence[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Dicts of dicts as one."""
+    out: dict[str, dict[str, Any]] = {}
+    for part in parts:
+        for key, value in part.items():
+            out[key] = {**out.get(key, {}), **value}
+    return out
 
 
 def as_it_is(width: int) -> dict[str, list[float]]:

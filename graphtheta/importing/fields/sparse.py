@@ -130,6 +130,19 @@ class SparseRows(Field):
                 " n_features (--n-features)"
             )
 
+    @property
+    def key(self) -> str:
+        """It writes the features, though they are no column of a fixed width."""
+        return "x"
+
+    def learnt(self) -> dict[str, Any]:
+        """The number of features."""
+        return {"width": self.width}
+
+    def take(self, learnt: dict[str, Any], store: str) -> None:
+        """Take the number of features of another import."""
+        self._given = learnt["width"]
+
     def entries(self, table: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Entries of each row, [n] int64, and the features, ascending in a row, and values of all,
         [nnz] int64 and float32.

@@ -27,13 +27,30 @@ from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.typed import RELATION, relation_of_columns
 from graphtheta.graph.store.writer import StoreWriter
 from graphtheta.importing.fields.base import Field
-from graphtheta.importing.fields.named import require
+from graphtheta.importing.fields.named import require, word_of
+from graphtheta.importing.fields.one_hot import merged
 from graphtheta.importing.fields.sparse import SparseRows
 from graphtheta.importing.ingest.ids import Directory, empty
 from graphtheta.importing.ingest.nodes import NodeTable, Positions, SortedIds
 from graphtheta.importing.ingest.opening import Tables, open_tables
-from graphtheta.importing.ingest.options import Options, edge_fields, id_kind, node_fields
+from graphtheta.importing.ingest.options import (
+    OF_EDGES,
+    OF_NODES,
+    Options,
+    checked_types,
+    edge_fields,
+    id_kind,
+    node_fields,
+)
 from graphtheta.importing.ingest.pairs import mark
+from graphtheta.importing.ingest.recipe import (
+    KEY,
+    Recipe,
+    of_recipe,
+    options_like,
+    recipe_of,
+    used_columns,
+)
 from graphtheta.importing.ingest.spool import Spool, begins, in_step
 from graphtheta.importing.ingest.tables import ReadTable
 from graphtheta.importing.ingest.write import (
@@ -59,6 +76,7 @@ def import_graph(
     nodes: Any = None,
     *,
     to: str | os.PathLike[str],
+    like: str | os.PathLike[str] | None = None,
     comm: Comm | None = None,
     separator: str | None = None,
     header: bool = True,
@@ -77,6 +95,10 @@ def import_graph(
         nodes: A table of the nodes, of the same kinds; without it, nodes are the ids that edges
             have.
         to: The folder to make; it must be missing or empty.
+        like: A store of other tables, or the folder of a run that was trained on one: options are
+            those of its import, and names, classes, scales and what stands for missing values are
+            taken and not found anew. Names that it does not know are of its category "(other)" if
+            it has one, and else rows of zeros.
         comm: The workers; by default those that mpiexec started.
         separator: Character between columns of text files; by default found in the first line.
         header: Whether the first line of text files names the columns; otherwise their names are 0,
@@ -86,15 +108,19 @@ def import_graph(
             Columns by name: src, dst, id ("src", "dst", "id"; with ``id=None``, row i is node i),
             features, one_hot, or sparse_features (and n_features), label, split, node_columns,
             edge_attr, edge_weight, edge_label, edge_split, edge_columns. n_nodes: ids are the
-            numbers 0..n_nodes-1. id_type: "int" or "text". types: "int", "float", "text" or "time"
-            by column. scale: "none" or "standard". duplicates, self_loops: "keep" or "drop".
-            reverse: "keep" or "add". on_bad_row: "fail" or "skip". name: name of the graph.
+            numbers 0..n_nodes-1. id_type: "int" or "text". types: "int", "float", "text", "bool" or
+            "time" by column. scale: "none" or "standard". missing: "error", "mean", "mode", "zero"
+            or "own", for all columns or by column. missing_indicator: whether missing values are
+            marked by features of 0 and 1. rename: new names of columns by the old ones. duplicates,
+            self_loops: "keep" or "drop". reverse: "keep" or "add". on_bad_row: "fail" or "skip".
+            name: name of the graph.
 
     Returns:
         The folder.
 
     Raises:
-        ConfigError: Unknown options; the folder has content.
+        ConfigError: Unknown options, or other ones than ``like`` decides; the folder has content;
+            ``like`` is no store of tables, or one of an earlier version.
         DataError, ShapeError: Bad rows, with their files and lines; columns that are missing or do
             not fit.
         FormatError: A file is missing, damaged or of another format, which is named, or the store
@@ -110,9 +136,18 @@ def import_graph(
             f" {', '.join(Options.__dataclass_fields__)}"
         )
     with comm.agreed():
+        recipe, store = (None, "") if like is None else recipe_of(like)
         tables = open_tables(
-            edges=edges, nodes=nodes, options=Options(**options), separator=separator, header=header
+            edges=edges,
+            nodes=nodes,
+            options=Options(**options) if recipe is None else options_like(options, recipe, store),
+            separator=separator,
+            header=header,
+            only_tables=recipe is not None,
         )
+        lacking = list[str]()
+        if recipe is not None:
+            tables, lacking = of_recipe(tables, options, recipe)
     with StoreWriter(to, comm) as writer:
         folder = writer.waiting_folder()
         try:
@@ -122,6 +157,7 @@ def import_graph(
                 comm=comm,
                 folder=folder,
                 progress=Progress(progress and comm.rank == 0),
+                like=(recipe, store, lacking),
             ).run()
         finally:
             _remove_waiting(folder)
@@ -137,11 +173,22 @@ class _Import:
         comm: The workers.
         folder: Folder for rows that wait.
         progress: Shows how far it is.
+        like: The recipe of another import, if its fields are taken; its store; and the labels and
+            splits that the tables lack.
     """
 
     def __init__(
-        self, tables: Tables, writer: StoreWriter, comm: Comm, folder: Path, progress: Progress
+        self,
+        tables: Tables,
+        writer: StoreWriter,
+        comm: Comm,
+        folder: Path,
+        progress: Progress,
+        like: tuple[Recipe | None, str, list[str]],
     ):
+        self._recipe, self._store, self._lacking = like
+        # words of the types of columns, by table
+        self._words: dict[str, dict[str, str]] = {}
         self._tables = tables
         self._options = tables.options
         self._writer = writer
@@ -166,13 +213,24 @@ class _Import:
             )
         self._write_nodes(numbered)
         n_edges = self._write_edges(edges, numbers, numbered.n)
+        fields = [*edges.fields, *numbered.fields]
         meta: dict[str, Any] = {
             **self._tables.meta,
             "source": self._tables.source,
-            "import": self._counts,
+            "import": self._counts
+            | counted("edge", edges.fields)
+            | counted("node", numbered.fields),
         }
         labels = dict(self._tables.labels)
-        for field in (*edges.fields, *numbered.fields):
+        if self._tables.of_tables:
+            learnt = {
+                table: {
+                    field.key: field.learnt() for field in of_table if field.key and field.learnt()
+                }
+                for table, of_table in (("edges", edges.fields), ("nodes", numbered.fields))
+            }
+            meta[KEY] = Recipe.of(self._options, self._words, learnt).model_dump()
+        for field in fields:
             for key, value in field.meta().items():
                 meta[key] = (
                     {**meta[key], **value} if isinstance(value, dict) and key in meta else value
@@ -186,6 +244,8 @@ class _Import:
                 f", {n:,} {what.replace('_', ' ')}" for what, n in self._counts.items() if n
             )
             say(f"{numbered.n:,} nodes, {n_edges:,} edges{counts}; in {self._writer.folder}")
+            for line in self._told(edges.fields, numbered.fields):
+                say(line)
 
     def _open(self) -> tuple[ReadTable, ReadTable | None]:
         options = self._options
@@ -199,17 +259,53 @@ class _Import:
         names = [name for table in (source, nodes) if table is not None for name in table.types()]
         require(list(options.types), dict.fromkeys(names, TEXT), self._tables.source, "--types")
         self._kind = id_kind(options, source, nodes)
-        edges = ReadTable(
-            source,
-            edge_fields(options, source, self._kind),
-            self._folder / "edges",
-            may_be_empty=True,
-        )
-        return edges, (
-            None
-            if nodes is None
-            else ReadTable(nodes, node_fields(options, nodes, self._kind), self._folder / "nodes")
-        )
+        read: list[ReadTable | None] = [None, None]
+        tables = (("edges", source, OF_EDGES, edge_fields), ("nodes", nodes, OF_NODES, node_fields))
+        for i, (table, one_source, keys, make) in enumerate(tables):
+            if one_source is None:
+                continue
+            recipe = self._recipe
+            types = checked_types(
+                options,
+                one_source,
+                keys,
+                may_be_empty=table == "edges",
+                words=recipe.types.get(table) if recipe is not None else None,
+                store=self._store,
+            )
+            used = {column: word_of(types[column]) for column in used_columns(options, table)}
+            self._words[table] = {column: word for column, word in used.items() if word}
+            fields = make(options, one_source, types, self._kind)
+            for field in fields:
+                learnt = {} if recipe is None else recipe.fields[table].get(field.key, {})
+                if field.key and learnt:
+                    field.take(learnt, self._store)
+            read[i] = ReadTable(
+                one_source, fields, self._folder / table, may_be_empty=table == "edges"
+            )
+        edges, numbered = read
+        assert edges is not None
+        return edges, numbered
+
+    def _told(self, edges: list[Field], nodes: list[Field]) -> list[str]:
+        """What became of values that the tables do not have, or that the other store does not know,
+        a line each.
+        """
+        counts = counted("edge", edges) | counted("node", nodes)
+        lines = [
+            f"{what.replace('_', ' ')}: " + ", ".join(f"{name} {n:,}" for name, n in of.items())
+            for what, of in counts.items()
+        ]
+        for table, fields in (("edges", edges), ("nodes", nodes)):
+            lines += [
+                f"means and most frequent values of {table} are those of {rows} rows"
+                for rows in sorted({rows for field in fields for rows in field.over()})
+            ]
+        if self._recipe is not None:
+            lines.append(f"columns, names, scale and missing values are those of {self._store}")
+        if self._lacking:
+            lines.append(f"without {', '.join(self._lacking)}, which {self._store} has")
+        return lines
 
     def _number(self, edges: ReadTable, nodes: ReadTable | None) -> Positions:
         """Read the tables and number the nodes.
@@ -398,6 +494,12 @@ class _Import:
             if options.reverse == "add":
                 one_way = [flags[:, 1] for flags in marks]
         return stay, one_way
+
+
+def counted(table: str, fields: list[Field]) -> dict[str, dict[str, int]]:
+    """What fields count of a table, as ``missing_node_values`` and ``unknown_node_names``."""
+    counts = merged([field.counts() for field in fields])
+    return {what.replace("_", f"_{table}_"): of for what, of in counts.items()}
 
 
 def _remove_waiting(folder: Path) -> None:

@@ -13,7 +13,7 @@ from graphtheta.errors import ConfigError
 from graphtheta.importing.ingest.options import Options
 from graphtheta.importing.tables.objects import Whole, whole_graph
 from graphtheta.importing.tables.ogb import is_ogb, ogb
-from graphtheta.importing.tables.opening import is_path, is_table, open_table, stem
+from graphtheta.importing.tables.opening import is_path, is_table, open_table, renamed, stem
 from graphtheta.importing.tables.source import Source
 
 WHOLE_FILES = (".npz", ".mtx")
@@ -34,6 +34,7 @@ class Tables:
         edge_widths: Columns of each relation, side by side in the attributes of edges; empty if
             columns are those of all edges.
         loop_width: Columns of edges of no relation; None if there are none.
+        of_tables: Whether they were given as tables, and not as a whole graph.
     """
 
     edges: Source
@@ -46,12 +47,23 @@ class Tables:
     labels: Mapping[str, Any] = field(default_factory=dict)
     edge_widths: Sequence[int] = ()
     loop_width: int | None = None
+    of_tables: bool = False
 
 
 def open_tables(
-    edges: Any, nodes: Any, options: Options, separator: str | None = None, header: bool = True
+    edges: Any,
+    nodes: Any,
+    options: Options,
+    separator: str | None = None,
+    header: bool = True,
+    only_tables: bool = False,
 ) -> Tables:
     """Find the tables of an import; see ``import_graph``.
+
+    Args:
+        edges, nodes, separator, header: As of ``import_graph``.
+        options: What to do with them.
+        only_tables: Whether a whole graph is an error, since its columns are its own.
 
     Raises:
         ConfigError: Something that is no table; options that do not fit together.
@@ -71,7 +83,15 @@ def open_tables(
         whole = whole_graph(edges, options.used)
     else:
         whole = None
+    if whole is not None and only_tables:
+        raise ConfigError(
+            f"{source}: like (--like) is for tables, and this is a whole graph; import it without"
+        )
     if whole is not None:
+        if options.rename:
+            raise ConfigError(
+                f"{source}: rename (--rename) is for columns of tables, and this is a whole graph"
+            )
         if nodes is not None:
             raise ConfigError(f"{source}: the graph has nodes of its own; leave the node table out")
         if twice := [
@@ -101,11 +121,17 @@ def open_tables(
             edge_widths=whole.edge_widths,
             loop_width=whole.loop_width,
         )
-    opened = partial(open_table, separator=separator, header=header, used=options.used)
+    used = {*options.used, *(old for old, new in options.rename.items() if new in options.used)}
+    opened = partial(open_table, separator=separator, header=header, used=used)
+    tables = [opened("edges", edges)]
+    if nodes is not None:
+        tables.append(opened("nodes", nodes))
+    tables = renamed(tables, options.rename)
     return Tables(
-        edges=opened("edges", edges),
-        nodes=None if nodes is None else opened("nodes", nodes),
+        edges=tables[0],
+        nodes=tables[1] if len(tables) > 1 else None,
         options=options,
         source=source,
         name=name,
+        of_tables=True,
     )

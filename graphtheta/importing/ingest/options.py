@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, get_type_hints
 
 import pyarrow as pa
@@ -12,7 +13,8 @@ import pyarrow.compute as pc
 from graphtheta.base.arguments import matches, misfit
 from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.importing.fields.base import Field, Ids
+from graphtheta.importing.fields.base import Codes, Field, Ids, Numbers
+from graphtheta.importing.fields.filling import RULES, Filling
 from graphtheta.importing.fields.labels import Labelled, label_field
 from graphtheta.importing.fields.named import (
     named_field,
@@ -21,16 +23,19 @@ from graphtheta.importing.fields.named import (
     split_field,
     stated,
 )
-from graphtheta.importing.fields.one_hot import Beside, OneHot
+from graphtheta.importing.fields.one_hot import Beside, Indicators, OneHot
 from graphtheta.importing.fields.scaled import Scaled
 from graphtheta.importing.fields.sparse import SparseRows
+from graphtheta.importing.fields.training import TrainingRows
 from graphtheta.importing.tables.arrow import (
+    BOOL,
     FLOAT,
     TEXT,
     WHOLE,
     flags,
     is_list,
     is_text,
+    is_yes_or_no,
     lengths,
     one,
 )
@@ -55,6 +60,10 @@ CHOICES = {
 # options that name columns
 OF_EDGES = ("src", "dst", "edge_attr", "edge_weight", "edge_label", "edge_split", "edge_columns")
 OF_NODES = ("id", "features", "one_hot", "sparse_features", "label", "split", "node_columns")
+IDS = ("src", "dst", "id")
+# options whose columns have a rule for missing values
+MAY_LACK = ("features", "one_hot", "edge_attr", "node_columns", "edge_columns")
+MISSING = "a mean or mode for missing values (--missing)"
 # where values belong that float32 would round
 REMEDY = "give codes, ids and times as --{}-columns, and rescale measured quantities"
 
@@ -86,6 +95,9 @@ class Options:
     self_loops: str = "keep"
     reverse: str = "keep"
     on_bad_row: str = "fail"
+    missing: str | Mapping[str, str] = "error"
+    missing_indicator: bool = False
+    rename: Mapping[str, str] = field(default_factory=dict)
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -122,6 +134,44 @@ class Options:
             )
         if self.n_nodes is not None and self.n_nodes < 1:
             raise ConfigError(f"n_nodes: got {self.n_nodes}, expected at least 1")
+        object.__setattr__(self, "missing", self._rules())
+        if len(set(self.rename.values())) < len(self.rename):
+            raise ConfigError(f"rename: two columns get the same name in {dict(self.rename)}")
+
+    def _rules(self) -> dict[str, str]:
+        """The rules of missing values, by column; that of all others by an empty name."""
+        rules = rules_of(self.missing) if isinstance(self.missing, str) else dict(self.missing)
+        may_lack = [name for key in MAY_LACK for name in self.names(key)]
+        for column, rule in rules.items():
+            if rule not in RULES:
+                raise ConfigError(
+                    f"missing (--missing): unknown rule {rule!r}{did_you_mean(rule, RULES)};"
+                    f" allowed: {', '.join(RULES)}"
+                )
+            if column and column not in may_lack:
+                raise ConfigError(
+                    f"missing (--missing): '{column}' is no column of"
+                    f" {', '.join(MAY_LACK)}{did_you_mean(column, may_lack)}; the missing values of"
+                    " others have no rule"
+                )
+        for column in (*self.one_hot, *self.node_columns, *self.edge_columns):
+            if rules.get(column) == "mean":
+                raise ConfigError(
+                    f"missing (--missing): '{column}' is no column of numbers, which have a mean;"
+                    f" give {column}=own or {column}=mode"
+                )
+        if self.missing_indicator and not any(rule != "error" for rule in rules.values()):
+            raise ConfigError(
+                "missing_indicator (--missing-indicator) marks missing values, which are errors;"
+                " say what stands for them, as in --missing mean"
+            )
+        return rules
+
+    def rule(self, column: str) -> str:
+        """What stands for missing values of a column; a mean for all others holds for numbers."""
+        rules = dict(self.missing)  # type: ignore[arg-type]
+        rule = rules.get(column, rules.get("", "error"))
+        return "error" if rule == "mean" and column in self.one_hot else rule
 
     @property
     def used(self) -> set[str]:
@@ -139,22 +189,23 @@ class Options:
         return self.on_bad_row == "skip"
 
 
-def edge_fields(options: Options, source: Source, kind: Any) -> list[Field]:
+def edge_fields(options: Options, source: Source, types: dict[str, Any], kind: Any) -> list[Field]:
     """The fields of an edge table.
 
     Args:
         options: Names of its columns.
         source: The table.
+        types: Types of its columns.
         kind: Type of the ids.
 
     Raises:
-        ConfigError, DataError: A column is missing, or has a type that does not fit.
+        ConfigError, DataError: A column has a type that does not fit.
     """
-    types = checked_types(options, source, OF_EDGES, may_be_empty=True)
     widths = list_widths(source, {column: types[column] for column in options.used & types.keys()})
     fields: list[Field] = [Ids((options.src, options.dst), kind)]
+    split = split_field(options.edge_split, types, widths) if options.edge_split else None
     numbers: tuple[tuple[str, str, dict[str, Any]], ...] = (
-        ("attr", "edge_attr", {}),
+        ("attr", "edge_attr", features_form(options, options.edge_attr, split)),
         ("weight", "edge_weight", {"vector": True}),
         ("y", "edge_label", {"vector": len(options.edge_label) == 1, "missing": True}),
     )
@@ -170,30 +221,47 @@ def edge_fields(options: Options, source: Source, kind: Any) -> list[Field]:
                     **form,
                 )
             )
-    if options.edge_split:
-        fields.append(split_field(options.edge_split, types, widths))
+    fields = [with_marks(field, options) for field in fields]
+    if split is not None:
+        fields.append(split)
     return fields + [
-        named_field("edge", column, types, widths.get(column, 0)) for column in options.edge_columns
+        named(options=options, group="edge", column=column, types=types, widths=widths, split=split)
+        for column in options.edge_columns
     ]
 
 
-def node_fields(options: Options, source: Source, kind: Any) -> list[Field]:
+def node_fields(options: Options, source: Source, types: dict[str, Any], kind: Any) -> list[Field]:
     """The fields of a node table; the arguments are those of ``edge_fields``."""
-    types = checked_types(options, source, OF_NODES)
     widths = list_widths(source, {column: types[column] for column in options.used & types.keys()})
     fields: list[Field] = [] if options.id is None else [Ids((options.id,), kind)]
     split = split_field(options.split, types, widths) if options.split else None
-    features: list[Field] = [OneHot(column) for column in options.one_hot]
+    marked: list[tuple[Numbers | Codes, Sequence[str]]] = []
+    features: list[Field] = []
     if options.features:
-        form: dict[str, Any] = (
+        form = features_form(options, options.features, split)
+        form |= (
             {"remedy": REMEDY.format("node")}
             if options.scale == "none"
-            else {"make": Scaled, "split": split}
+            else {"make": Scaled, "training": TrainingRows(split, "scale=standard")}
         )
-        features.insert(
-            0,
-            number_field(name="x", columns=options.features, types=types, widths=widths, **form),
+        numbers = number_field(
+            name="x", columns=options.features, types=types, widths=widths, **form
         )
+        features.append(numbers)
+        marked.append((numbers, own_marks(options, options.features)))
+    names = [
+        OneHot(column, types[column], options.rule(column), training_of(options, column, split))
+        for column in options.one_hot
+    ]
+    if options.missing_indicator:
+        marked += [
+            (field, (column,))
+            for field, column in zip(names, options.one_hot, strict=True)
+            if options.rule(column) != "error"
+        ]
+    if any(columns for _, columns in marked):
+        features.append(Indicators("x", marked))
+    features += names
     if features:
         fields.append(Beside(features) if len(features) > 1 else features[0])
     if options.sparse_features:
@@ -204,8 +272,64 @@ def node_fields(options: Options, source: Source, kind: Any) -> list[Field]:
         label = label_field(options.label, types, widths.get(options.label[0], 0))
         fields += [label, *([Labelled(label, split)] if split is not None else [])]
     return fields + [
-        named_field("node", column, types, widths.get(column, 0)) for column in options.node_columns
+        named(options=options, group="node", column=column, types=types, widths=widths, split=split)
+        for column in options.node_columns
     ]
+
+
+def features_form(options: Options, columns: Sequence[str], split: Field | None) -> dict[str, Any]:
+    """Arguments of ``Numbers`` for features: dates are accepted, and missing values have rules."""
+    rules = {column: options.rule(column) for column in columns}
+    if set(rules.values()) <= {"error"}:
+        return {"dates": True}
+    takes_statistics = bool({"mean", "mode"} & set(rules.values()))
+    training = TrainingRows(split if takes_statistics else None, MISSING)
+    return {"dates": True, "filling": partial(Filling, rules=rules, training=training)}
+
+
+def with_marks(field: Field, options: Options) -> Field:
+    """Attributes of edges with the features that mark missing ones; other fields as they are."""
+    marked = own_marks(options, options.edge_attr)
+    if not marked or not isinstance(field, Numbers) or field.key != "attr":
+        return field
+    return Beside([field, Indicators("attr", [(field, marked)])])
+
+
+def own_marks(options: Options, columns: Sequence[str]) -> list[str]:
+    """Columns of numbers whose missing values a feature marks."""
+    rules = {column: options.rule(column) for column in columns}
+    return [
+        column
+        for column, rule in rules.items()
+        if rule == "own" or (options.missing_indicator and rule != "error")
+    ]
+
+
+def training_of(options: Options, column: str, split: Field | None) -> TrainingRows:
+    """The training rows of a column of names; only the most frequent name needs them."""
+    return TrainingRows(split if options.rule(column) == "mode" else None, MISSING)
+
+
+def named(
+    options: Options,
+    group: str,
+    column: str,
+    types: dict[str, Any],
+    widths: dict[str, int],
+    split: Field | None,
+) -> Field:
+    """The field of a named column; a rule for all columns holds for those that can have it."""
+    rule = options.rule(column)
+    if column not in options.missing and not (is_text(types[column]) and rule in ("mode", "own")):
+        rule = "error"
+    return named_field(
+        group=group,
+        column=column,
+        types=types,
+        width=widths.get(column, 0),
+        rule=rule,
+        training=training_of(options, column, split),
+    )
 
 
 def id_kind(options: Options, edges: Source, nodes: Source | None) -> Any:
@@ -257,12 +381,8 @@ def may_be_whole(kind: Any) -> bool:
     )
 
 
-def are_whole(source: TextSource, column: str, kind: Any) -> bool:
-    """Whether ids at the beginning of a text file are integers: without signs or zeros in front,
-    which make them names; or all as 7.0.
-    """
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        return False
+def first_texts(source: Source, column: str) -> Any:
+    """The values of a column at the beginning of a table, as texts; None if there are no rows."""
     try:
         piece = next(iter(source.pieces()), None)
         rows = (
@@ -272,10 +392,19 @@ def are_whole(source: TextSource, column: str, kind: Any) -> bool:
         )
     except LineBreaks:
         source.with_line_breaks()
-        return are_whole(source, column, kind)
-    if rows is None:
+        return first_texts(source, column)
+    return None if rows is None else one(rows.table.column(column))
+
+
+def are_whole(source: TextSource, column: str, kind: Any) -> bool:
+    """Whether ids at the beginning of a text file are integers: without signs or zeros in front,
+    which make them names; or all as 7.0.
+    """
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return False
+    ids = first_texts(source, column)
+    if ids is None:
         return True
-    ids = one(rows.table.column(column))
     if pa.types.is_floating(kind):
         if not flags(pc.match_substring_regex(ids, POINTED)).all():
             return False
@@ -284,16 +413,28 @@ def are_whole(source: TextSource, column: str, kind: Any) -> bool:
 
 
 def checked_types(
-    options: Options, source: Source, named: Sequence[str], may_be_empty: bool = False
+    options: Options,
+    source: Source,
+    named: Sequence[str],
+    may_be_empty: bool = False,
+    words: Mapping[str, str] | None = None,
+    store: str = "",
 ) -> dict[str, Any]:
     """Types of the columns of a table, in which all that are named exist; numbers for those of a
     table without rows, if it may be empty.
+
+    Args:
+        options: Names of columns, and types that are stated.
+        source: The table.
+        named: Options whose columns must exist.
+        may_be_empty: Whether the table may have no rows.
+        words: Types that another import found, which are as if they were stated.
+        store: The store of the other import; empty without.
     """
     plain = source.types()
+    every = {**(words or {}), **options.types}
     types = stated(
-        plain,
-        {column: word for column, word in options.types.items() if column in plain},
-        source.name,
+        plain, {column: word for column, word in every.items() if column in plain}, source.name
     )
     # a text file without rows has no types but those that are stated
     if may_be_empty and (source.typed or all(map(pa.types.is_null, plain.values()))):
@@ -301,8 +442,23 @@ def checked_types(
             column: FLOAT if pa.types.is_null(kind) else kind for column, kind in types.items()
         }
     for key in named:
-        require(options.names(key), types, source.name, f"--{key.replace('_', '-')}")
+        flag = f"--{key.replace('_', '-')}"
+        require(options.names(key), types, source.name, flag, "" if key in IDS else store)
+    for column in (*options.features, *options.edge_attr) if named and not source.rank0 else ():
+        # texts of true and false are numbers
+        if column in types and column not in every and is_text(types[column]):
+            texts = first_texts(source, column)
+            if texts is not None and is_yes_or_no(texts):
+                types[column] = BOOL
     return types
+
+
+def rules_of(text: str) -> dict[str, str]:
+    """Rules of missing values by column, that of all others by an empty name, of a text such as
+    "mean,city=own".
+    """
+    pairs = [item.rpartition("=") for item in text.split(",") if item.strip()]
+    return {column.strip(): rule.strip() for column, _, rule in pairs}
 
 
 def list_widths(source: Source, types: dict[str, Any]) -> dict[str, int]:
