@@ -21,7 +21,7 @@ from graphtheta.train.loader.forms import form_of
 
 pytestmark = pytest.mark.second
 
-torch = pytest.importorskip("torch")
+torch = libraries.Later("torch")
 GRAPH = graphs.random_graph(60, 400)
 FLOAT = np.dtype("float32")
 PROGRAM = Path(__file__).with_name("loader_program.py")

@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from scipy.stats import hypergeom
+import scipy
 
 import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
@@ -66,7 +66,8 @@ def mean_distance(counts, size):
     n = counts.sum()
     drawn = np.arange(size + 1)
     return sum(
-        np.sum(hypergeom.pmf(drawn, n, count, size) * np.abs(drawn / size - count / n)) / 2
+        np.sum(scipy.stats.hypergeom.pmf(drawn, n, count, size) * np.abs(drawn / size - count / n))
+        / 2
         for count in counts
     )
 

@@ -6,9 +6,12 @@ more. Dropout is replaced by a function that commutes with nothing, so that its 
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
+from typing import Any
 
 import graphs
+import libraries
 import numpy as np
 import pytest
 from machine import Alone, declared
@@ -28,14 +31,13 @@ from graphtheta.ops.autodiff.init import init_scope
 
 pytestmark = pytest.mark.second
 
-torch = pytest.importorskip("torch")
+torch = libraries.Later("torch")
 
 D = 4
 A = 3
 C = 3
 RELATIONS = 3
 TYPES = 2
-ACTIVATIONS = {"relu": torch.relu, "elu": torch.nn.functional.elu, "tanh": torch.tanh}
 # as published: activation, the layers that it follows, whether there are an embedding and a head,
 # and where the network adds residuals
 PUBLISHED = {
@@ -82,36 +84,40 @@ class Started(Alone):
         return self.layers[0](graph, graph.x, start=graph.node("start"))
 
 
-class Through(torch.autograd.Function):
+@cache
+def through() -> Any:
     """One layer of the engine as a function of PyTorch."""
 
-    @staticmethod
-    def forward(ctx, part, layer, h, start, *parameters):
-        model = Alone(layer) if start is None else Started(layer)
-        along = [part.direction for part in layer.modules() if isinstance(part, Layer)]
-        view = whole(part, along * getattr(layer, "steps", 1))
-        given = {"x": h} if start is None else {"x": h, "start": start}
-        inputs = {
-            name: Var(value.detach().numpy(), view.space, needs_grad=True)
-            for name, value in given.items()
-        }
-        with Tape(training=True) as tape:
-            out = model(view, **inputs)
-        ctx.taped = tape, out, inputs, layer.parameters()
-        return torch.from_numpy(np.array(out.value))
+    class Through(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, part, layer, h, start, *parameters):
+            model = Alone(layer) if start is None else Started(layer)
+            along = [part.direction for part in layer.modules() if isinstance(part, Layer)]
+            view = whole(part, along * getattr(layer, "steps", 1))
+            given = {"x": h} if start is None else {"x": h, "start": start}
+            inputs = {
+                name: Var(value.detach().numpy(), view.space, needs_grad=True)
+                for name, value in given.items()
+            }
+            with Tape(training=True) as tape:
+                out = model(view, **inputs)
+            ctx.taped = tape, out, inputs, layer.parameters()
+            return torch.from_numpy(np.array(out.value))
 
-    @staticmethod
-    def backward(ctx, g):
-        tape, out, inputs, parameters = ctx.taped
-        found = tape.backward(out, g.numpy())
-        return (
-            None,
-            None,
-            *(
-                None if p is None or found.of(p) is None else torch.tensor(found.of(p))
-                for p in (inputs["x"], inputs.get("start"), *parameters)
-            ),
-        )
+        @staticmethod
+        def backward(ctx, g):
+            tape, out, inputs, parameters = ctx.taped
+            found = tape.backward(out, g.numpy())
+            return (
+                None,
+                None,
+                *(
+                    None if p is None or found.of(p) is None else torch.tensor(found.of(p))
+                    for p in (inputs["x"], inputs.get("start"), *parameters)
+                ),
+            )
+
+    return Through
 
 
 class Composed:
@@ -119,7 +125,7 @@ class Composed:
 
     def __init__(self, name, net, part, *, norm, residual, jumping, readout, activation):
         auto, self.activated, self.whole, place = PUBLISHED[name]
-        self.act = ACTIVATIONS[auto if activation == "auto" else activation]
+        self.act = getattr(torch.nn.functional, auto if activation == "auto" else activation)
         self.place = place if residual else "none"
         self.norm = norm
         self.jumping = jumping
@@ -139,7 +145,7 @@ class Composed:
     def layer(self, i, h, start):
         layer = self.net.layers[i]
         parameters = [self.w[f"layers.{i}.{n}"] for n, _ in layer.named_parameters()]
-        return Through.apply(self.part, layer, h, start, *parameters)
+        return through().apply(self.part, layer, h, start, *parameters)
 
     def __call__(self, x):
         h = x
@@ -169,7 +175,7 @@ class Composed:
         elif self.jumping == "max":
             h = torch.stack(reached).amax(0)
         if self.net.end is not None:
-            h = Through.apply(self.part, self.net.end, h, None)
+            h = through().apply(self.part, self.net.end, h, None)
         if headed:
             h = torch.sin(h)
             h = torch.cos(h) if self.readout else h

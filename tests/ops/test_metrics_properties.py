@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from itertools import pairwise
 
+import libraries
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,7 @@ from graphtheta.ops.functions.metrics import (
     scores,
 )
 
-skl = pytest.importorskip("sklearn.metrics")
+skl = libraries.Later("sklearn.metrics")
 EPS = np.finfo(np.float64).eps
 SEEDS = st.integers(0, 2**32 - 1)
 LABELS = st.sampled_from([bool, np.int8, np.uint8, np.int64, np.float32, np.float64])
