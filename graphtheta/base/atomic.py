@@ -49,7 +49,7 @@ BEGINNINGS = re.compile(
     rb'# Data\ndataset: |\{"epoch": \d|\{\s*"(best_epoch|seeds)": |\{\s*"ranks":'
     rb' ?\d+,\s*"epochs"|\{"displayTimeUnit": "ms", "otherData": '
     rb'|\[\s*\{\s*"strategy": |\{\s*"cluster": |\{\s*"seconds":'
-    rb' \[|\{\s*"downloaded": |.{8}\{"__metadata__":\{"job":|PK\x03\x04.{26}id\.npy'
+    rb' \[|\{\s*"downloaded": |.{8}\{"__metadata__":\{"(job|checksums?)":|PK\x03\x04.{26}id\.npy'
     rb'|<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="generator"'
     rb' content="graphtheta">',
     re.DOTALL,

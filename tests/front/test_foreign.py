@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graphtheta.__main__ import main
+from graphtheta.base.atomic import NotOurs, check_replaceable
 
 GRAPH = "sbm:n_nodes=120,n_edges=700,classes=3,features=4"
 SMALL = ["--dataset", GRAPH, "--hidden", "4", "--epochs", "2", "--backend", "reference"]
@@ -218,3 +219,16 @@ def test_what_others_wrote_is_left(
     made: Path, tmp_path: Path, command: str, places: list[tuple[str, str]]
 ) -> None:
     attempt(made, tmp_path / "draw", COMMANDS[command], places)
+
+
+@pytest.mark.parametrize("key", ["job", "checksum", "checksums", "format"])
+def test_weights_of_all_versions_are_known(key: str, tmp_path: Path) -> None:
+    """0.1.0 wrote the texts of its weights in any order; those of other libraries have others."""
+    path = tmp_path / "weights.safetensors"
+    header = b'{"__metadata__":{"%s":"{}"}}' % key.encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    if key == "format":
+        with pytest.raises(NotOurs):
+            check_replaceable(path)
+    else:
+        check_replaceable(path)
