@@ -1,5 +1,5 @@
 """The templates of deploy/: the Slurm script runs with a stand-in for Slurm, the MPIJob fits its
-definition and our own flags.
+definition and our own flags, and image and recipe install what setup.cfg asks for.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,19 @@ import jsonschema
 import pytest
 import yaml
 
+import graphtheta
 from graphtheta.__main__ import main
 from graphtheta.cli.launch import Restarts
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEPLOY = ROOT / "deploy"
 SCRIPT = DEPLOY / "slurm.sh"
+IMAGE = DEPLOY / "Dockerfile"
 # notes its words, and ends as the file says; "wait" waits for SIGTERM, as a training does that then
 # leaves a checkpoint
 SRUN = """#!/usr/bin/env bash
 echo "srun $* [$SRUN_CPUS_PER_TASK]" >> called
+echo "$OMP_NUM_THREADS $SLURM_EXPORT_ENV ${GRAPHTHETA_DATA:-} ${GRAPHTHETA_CACHE:-}" >> variables
 ends=$(head -n 1 ends); sed -i 1d ends
 trap 'echo asked >> called; exit 75' TERM
 if [ "$ends" = wait ]; then echo ready >> called; while :; do sleep 0.1; done; fi
@@ -81,13 +85,19 @@ def called() -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "checker", [["bash", "-n"], pytest.param(["shellcheck"], marks=pytest.mark.second)]
+    ("checker", "file"),
+    [
+        (["bash", "-n"], SCRIPT),
+        pytest.param(["shellcheck"], SCRIPT, marks=pytest.mark.second),
+        pytest.param(["hadolint"], IMAGE, marks=pytest.mark.second),
+    ],
+    ids=["bash", "shellcheck", "hadolint"],
 )
-def test_the_script_is_sound(checker: list[str]) -> None:
+def test_a_template_is_sound(checker: list[str], file: Path) -> None:
     if shutil.which(checker[0]) is None:
         pytest.skip(f"there is no {checker[0]}")
     done = subprocess.run(
-        [*checker, str(SCRIPT)], capture_output=True, text=True, check=False, timeout=60
+        [*checker, str(file)], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -104,7 +114,8 @@ def test_options_of_the_script() -> None:
         and re.fullmatch(r"B:TERM@\d+", given["signal"])
         and given["open-mode"] == "append"
     )
-    assert {"nodes", "ntasks-per-node", "cpus-per-task", "time"} <= set(given)
+    assert {"nodes", "ntasks-per-node", "cpus-per-task", "mem", "time"} <= set(given)
+    assert given["hint"] == "nomultithread"
 
 
 def test_a_job_that_ends_well(slurm: Path) -> None:
@@ -113,6 +124,37 @@ def test_a_job_that_ends_well(slurm: Path) -> None:
     assert job.returncode == 0
     program = f"{sys.executable} -m graphtheta train --dataset sbm --epochs 3 --resume"
     assert called() == [f"srun --mpi=pmi2 --kill-on-bad-exit=1 -n 4 {program} [8]"]
+
+
+def test_a_step_has_the_variables_of_the_script(
+    slurm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many threads as processors, though the cluster sets one, and folders of the caller."""
+    for name, value in {
+        "OMP_NUM_THREADS": "1",
+        "SLURM_EXPORT_ENV": "NONE",
+        "GRAPHTHETA_DATA": "/data",
+        "GRAPHTHETA_CACHE": "/kernels",
+    }.items():
+        monkeypatch.setenv(name, value)
+    job = submit("0", "--dataset", "sbm")
+    job.communicate(timeout=60)
+    assert Path("variables").read_text() == "8 ALL /data /kernels\n"
+
+
+def test_the_environment_of_the_job(slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes before what is on the path; without one, the script says what is missing."""
+    bin_folder = slurm / "environment" / "bin"
+    bin_folder.mkdir(parents=True)
+    (slurm / "bin" / "graphtheta").rename(bin_folder / "graphtheta")
+    monkeypatch.setenv("PATH", f"{slurm / 'bin'}:/usr/bin:/bin")
+    job = submit("0", "--dataset", "sbm")
+    _, err = job.communicate(timeout=60)
+    assert job.returncode == 2 and "GRAPHTHETA_ENV" in err and not called()
+    monkeypatch.setenv("GRAPHTHETA_ENV", str(bin_folder.parent))
+    job = submit("0", "--dataset", "sbm")
+    job.communicate(timeout=60)
+    assert job.returncode == 0 and len(called()) == 1
 
 
 def test_a_job_that_fails_once_is_tried_again_in_the_same_allocation(slurm: Path) -> None:
@@ -157,9 +199,11 @@ def test_mpijob_fits_its_definition() -> None:
     assert [
         f"{'/'.join(map(str, e.absolute_path))}: {e.message}" for e in check.iter_errors(job)
     ] == []
-    volumes = [
-        pod["template"]["spec"]["volumes"][0] for pod in job["spec"]["mpiReplicaSpecs"].values()
-    ]
+    pods = [pod["template"]["spec"] for pod in job["spec"]["mpiReplicaSpecs"].values()]
+    for pod in pods:
+        mounts = pod["containers"][0]["volumeMounts"]
+        assert {one["name"] for one in mounts} == {one["name"] for one in pod["volumes"]}
+    volumes = [pod["volumes"][0] for pod in pods]
     assert {v["persistentVolumeClaim"]["claimName"] for v in volumes} == {claim["metadata"]["name"]}
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
 
@@ -194,16 +238,18 @@ def test_mpijob_starts_a_launch_that_is_understood(monkeypatch: pytest.MonkeyPat
     assert command[:2] == ["graphtheta", "launch"] and main(command[1:]) == 0
     words = tried[0]
     assert int(words[words.index("-n") + 1]) == job["spec"]["slotsPerWorker"] * worker["replicas"]
-    # what its runs leave lies on the volume that all pods share
+    # what its runs leave lies on the volume that all pods share, and so do compiled kernels
     mount = launcher["template"]["spec"]["containers"][0]["volumeMounts"][0]["mountPath"]
     assert words[words.index("--out") + 1].startswith(f"{mount}/") and words[
         words.index("--data-dir") + 1
     ].startswith(f"{mount}/")
+    for variable in launcher["template"]["spec"]["containers"][0]["env"]:
+        assert variable["value"].startswith(f"{mount}/")
 
 
 def test_image_and_job_agree() -> None:
     """The user, his folder and sshd's settings are those of the image."""
-    image = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    image = IMAGE.read_text(encoding="utf-8")
     _, job = documents()
     worker = job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
     container = worker["containers"][0]
@@ -213,3 +259,47 @@ def test_image_and_job_agree() -> None:
         and container["command"][-1] in image
     )
     assert f"Port {container['readinessProbe']['tcpSocket']['port']}" in image and "procps" in image
+
+
+def setup() -> ConfigParser:
+    file = ConfigParser()
+    file.read(ROOT / "setup.cfg")
+    return file
+
+
+def test_image_installs_the_package_with_one_mpi() -> None:
+    """The extras of setup.cfg without the one that brings an MPI, which is a build argument."""
+    extras = setup()["options.extras_require"]
+    image = IMAGE.read_text(encoding="utf-8")
+    installed = re.search(r"'/src\[([\w,]+)\]'", image)
+    assert installed is not None and set(installed[1].split(",")) <= set(extras)
+    assert "mpich" not in installed[1] and "ARG MPI=mpich" in image and '"$MPI"' in image
+    offered = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    folders = set(re.findall(r" = (\w+)$", setup()["options"]["package_dir"], re.MULTILINE))
+    needed = {*folders, "setup.cfg", "pyproject.toml", "README.md", "LICENSE"}
+    assert {line[1:] for line in offered if line.startswith("!")} == needed
+
+
+def test_recipe_and_citation_are_of_this_version() -> None:
+    recipe = yaml.safe_load((DEPLOY / "conda" / "recipe.yaml").read_text(encoding="utf-8"))
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert recipe["context"]["version"] == citation["version"] == graphtheta.__version__
+    # as conda-forge names what pip installs
+    other = {"msgpack": "msgpack-python"}
+    needs = {}
+    for line in setup()["options"]["install_requires"].split():
+        name, _, least = line.partition(">=")
+        needs[other.get(name, name.lower())] = least
+    python = setup()["options"]["python_requires"].removeprefix(">=")
+    run = dict(line.split(" >=") for line in recipe["requirements"]["run"])
+    assert run == {"python": python, **needs}
+    scripts = setup()["options.entry_points"]["console_scripts"].split("\n")
+    assert recipe["build"]["python"]["entry_points"] == [line for line in scripts if line]
+
+
+@pytest.mark.second
+def test_recipe_is_understood() -> None:
+    rattler = pytest.importorskip("rattler_build")
+    text = (DEPLOY / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    (variant,) = rattler.Stage0Recipe.from_yaml(text).render(rattler.VariantConfig())
+    assert str(variant.recipe.package.version) == graphtheta.__version__
