@@ -131,7 +131,7 @@ def learning_curve(
     spent = NOW() - began
     due = spent
     curve = []
-    while spent < seconds:
+    while not curve or spent < seconds:
         began = NOW()
         update()
         spent += NOW() - began

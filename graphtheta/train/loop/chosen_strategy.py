@@ -36,6 +36,7 @@ from graphtheta.base.memory import total_bytes
 from graphtheta.base.sparse import is_sparse
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.dry_run import Probe
+from graphtheta.engine.layer.opened import message_of, order_of
 from graphtheta.engine.strategy.registry import AUTO
 from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.hop import depth, hops
@@ -46,7 +47,7 @@ from graphtheta.run.job.keys import ASKING
 from graphtheta.train.loop.level_work import level_work, row_work, steps_of
 
 # targets of a batch whose gradient is as far from the exact one as that is long
-NOISE = 128
+NOISE = 300
 # updates without which a model has learned little
 UPDATES = 100
 # least factor that sampling must save
@@ -292,11 +293,11 @@ def _ways(job: Job, found: Probe, facts: Facts) -> Iterator[Way]:
 def _may_sample(found: Probe) -> bool:
     """Whether no layer makes edge values, which a later one might read for other edges."""
     return not any(
-        name
+        phase.outputs.keys()
+        - {of(name) for name in step.in_order(phase) for of in (message_of, order_of)}
         for step in found.supersteps
-        if step.program is not None
+        if step.program is not None and step.made_by is not None and step.made_by.sum is not None
         for phase in step.program.phases
-        for name in phase.outputs
     )
 
 
