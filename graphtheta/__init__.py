@@ -171,13 +171,23 @@ def __getattr__(name: str) -> Any:
         # importing it makes it an attribute
         return import_module(f"graphtheta.{name}")
     if name not in _HOME:
-        raise AttributeError(f"module 'graphtheta' has no attribute '{name}'")
+        raise AttributeError(f"module 'graphtheta' has no attribute '{name}'{_hint(name)}")
     with collector_paused():
         import_module("graphtheta.engine.runtime.start").install_excepthook()
         found = getattr(import_module(_HOME[name]), name)
     # the next access does not come here, as in every pass of a user's layer
     globals()[name] = found
     return found
+
+
+def _hint(name: str) -> str:
+    """What may be meant by an unknown name; published models are none of the public names."""
+    if name.startswith("_"):
+        return ""
+    model = name.casefold().removesuffix("conv")
+    if model in import_module("graphtheta.models.registry").MODELS:
+        return f"; it is a model, gt.Trainer('{model}', graph), with layers in gt.models"
+    return str(import_module("graphtheta.base.wording").did_you_mean(name, __all__))
 
 
 def __dir__() -> list[str]:

@@ -89,6 +89,10 @@ def find_model(name: str) -> Design:
     Raises:
         ConfigError: There is none.
     """
+    if name.endswith(".py"):
+        raise ConfigError(
+            f"model {name!r} is a file; name its class too, as {name}:Net (the class in it)"
+        )
     if name not in MODELS:
         raise ConfigError(
             f"model {name!r} is not known{did_you_mean(name, MODELS)}; choose from"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from functools import cache, partial
+from inspect import signature
 from typing import Any
 
 from graphtheta.base.html import html_table
@@ -51,7 +52,8 @@ class Layer(Stages):
         if not isinstance(graph, ActiveGraph):
             raise UserFunctionError(
                 f"{type(self).__name__} must be called as layer(graph, h), with the graph that is"
-                " the argument of forward"
+                " the argument of forward of a gt.Model; outside of one, gt.forward(model, graph)"
+                " computes its values"
             )
         if self.direction not in DIRECTIONS:
             raise UserFunctionError(
@@ -116,6 +118,17 @@ def _mistaken(layer: type) -> str | None:
     return None
 
 
+@cache
+def _needed(model: type[Model]) -> str:
+    """Names of the arguments that ``forward`` needs besides the graph; empty if there are none."""
+    parameters = list(signature(model.forward).parameters.values())[2:]
+    return ", ".join(
+        one.name
+        for one in parameters
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    )
+
+
 def _size(model: Module) -> str:
     # no method, whose name an attribute of a user's model might have
     return f"{sum(p.value.size for _, p in model.named_parameters()):,} parameters"
@@ -158,6 +171,13 @@ class Model(Module):
         """
         current().dtype = graph.dtype
         with naming(f"forward of {type(self).__name__}"):
+            # a class is hashable, which mypy does not see
+            if needed := _needed(type(self)):  # type: ignore[arg-type]
+                raise UserFunctionError(
+                    f"it needs {needed}, and is given the graph alone; define forward(self, graph),"
+                    " which reads features as graph.x and calls layers as"
+                    " self.layer(graph, graph.x)"
+                )
             out = self.forward(graph)
         if not isinstance(out, Var) or out.space is None:
             raise UserFunctionError(

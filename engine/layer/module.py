@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from graphtheta.base.wording import HintsAtNames
 from graphtheta.errors import ConfigError, UserFunctionError
 
 from ...ops.autodiff.tape import Parameter
@@ -48,7 +49,7 @@ def made_again(module: Module) -> Callable[[], Any] | None:
     return lambda: type(module)(*deepcopy(args), **deepcopy(keys))
 
 
-class Module:
+class Module(HintsAtNames):
     """Anything with parameters, found through its attributes, lists, tuples and dicts."""
 
     def __init_subclass__(cls, **keys: Any):

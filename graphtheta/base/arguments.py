@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 
 import numpy as np
 
+from graphtheta.base.other_names import KEYS
 from graphtheta.base.wording import did_you_mean, shown
 from graphtheta.errors import ArgumentError
 
@@ -227,4 +228,6 @@ def _unbound(
         if unknown
         else problem
     )
+    if unknown and unknown[0] in KEYS:
+        about += f", which is a key of a job: gt.Trainer(..., {unknown[0]}=...)"
     return f"{_called(function, args)}: {about}; it takes {', '.join(takes)}"

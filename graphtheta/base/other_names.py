@@ -235,15 +235,98 @@ VALUES: dict[str, tuple[str, ...]] = {
     "float64": ("fp64", "double"),
 }
 
+# attributes of graphs, modules, trainers and results
+ATTRIBUTES: dict[str, tuple[str, ...]] = {
+    "n_nodes": ("num_nodes", "number_of_nodes", "num_vertices"),
+    "n_edges": ("num_edges", "number_of_edges"),
+    "n_classes": ("num_classes",),
+    "n_features": ("num_features", "num_node_features"),
+    "n_edge_features": ("num_edge_features",),
+    "train": ("train_mask",),
+    "val": ("val_mask", "valid_mask", "validation_mask"),
+    "test": ("test_mask",),
+    "x": ("ndata", "feat", "features"),
+    "y": ("label", "labels"),
+    "edge_attr": ("edata",),
+    "node_types": ("ntypes",),
+    "state": ("state_dict", "get_weights"),
+    "load_state": ("load_state_dict", "set_weights"),
+    "named_parameters": ("trainable_weights",),
+    "fit": ("train", "train_model", "run"),
+    "predict": ("predict_proba", "inference", "infer"),
+    "evaluate": ("score", "validate", "evaluate_model"),
+    "save": ("save_model", "save_checkpoint", "save_weights"),
+    "load": ("load_model", "load_checkpoint", "load_weights"),
+    "metrics": ("scores", "accuracy", "test_accuracy", "val_accuracy", "test_acc"),
+}
+# public names of the package, in small letters
+PUBLIC: dict[str, tuple[str, ...]] = {
+    "graph": ("data", "heterodata", "dglgraph", "heterograph", "from_edge_list"),
+    "whole_graphs": ("batch", "from_data_list", "inmemorydataset"),
+    "loader": ("dataloader", "neighborloader", "neighbor_loader", "nodedataloader"),
+    "layer": ("messagepassing", "message_passing", "conv"),
+    "linear": ("dense",),
+    "load": ("dataset", "datasets", "planetoid", "load_graph", "read_graph"),
+    "open_run": ("load_model", "load_run", "from_pretrained"),
+    "trainer": ("model_trainer", "gnntrainer"),
+    "import_graph": ("from_csv", "read_csv", "from_pandas"),
+}
+# what this library does without, and what to do instead
+WITHOUT: dict[str, tuple[str, ...]] = {
+    "everything is computed on CPUs; leave it out": (
+        "device",
+        "devices",
+        "device_id",
+        "gpu",
+        "gpus",
+        "gpu_id",
+        "num_gpus",
+        "use_gpu",
+        "cuda",
+        "no_cuda",
+        "use_cuda",
+        "accelerator",
+        "to",
+        "cpu",
+    ),
+    "workers are processes: write mpiexec -n 4 in front of the command": (
+        "n",
+        "np",
+        "nproc",
+        "nproc_per_node",
+        "workers",
+        "num_workers",
+        "n_workers",
+        "n_jobs",
+        "num_trainers",
+        "world_size",
+    ),
+    "the loss follows from the labels and --task; give one of your own in Python,"
+    " gt.Trainer(..., loss=function)": (
+        "loss",
+        "loss_fn",
+        "loss_func",
+        "loss_function",
+        "criterion",
+    ),
+    "dropout is only applied in training; leave it out": ("eval", "train"),
+    "a trainer computes gradients in fit, and gt.Run is for loops of your own": (
+        "zero_grad",
+        "backward",
+        "optimizer_step",
+    ),
+}
+
 
 def _meant() -> dict[str, list[str]]:
     meant: dict[str, list[str]] = {}
-    for names in (KEYS, ARGUMENTS, VALUES):
+    for names in (KEYS, ARGUMENTS, VALUES, ATTRIBUTES, PUBLIC):
         for name, others in names.items():
             for other in others:
                 meant.setdefault(other, []).append(name)
     return meant
 
 
+INSTEAD = {name: remedy for remedy, names in WITHOUT.items() for name in names}
 # what each other name means: several names where it depends on what is asked for
 MEANT = _meant()

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from graphtheta.base.other_names import MEANT
+from graphtheta.base.other_names import INSTEAD, MEANT
 
 # types of pydantic errors, as what was expected
 EXPECTED = {
@@ -51,15 +51,37 @@ def shown(value: Any) -> str:
 
 def did_you_mean(word: Any, known: Iterable[str]) -> str:
     """``" (did you mean 'x'?)"`` if one of the known words is close, or is what other libraries
-    mean by it; else nothing.
+    mean by it; what to do instead if this library does without it; else nothing.
 
     Capitals do not count, and flags are compared as the keys that they set.
     """
     plainly = {_plain(one): one for one in known}
     plain = _plain(word)
     meant = [name for name in MEANT.get(plain, ()) if name in plainly]
-    close = [plain] if plain in plainly else meant or get_close_matches(plain, plainly, 1)
+    if plain in plainly:
+        meant = [plain]
+    elif not meant and plain in INSTEAD:
+        return f" ({INSTEAD[plain]})"
+    close = meant or get_close_matches(plain, plainly, 1)
     return f" (did you mean '{plainly[close[0]]}'?)" if close else ""
+
+
+class HintsAtNames:
+    """A class whose objects ask for the attribute that is meant by an unknown name."""
+
+    __slots__ = ()
+
+    # unseen by type checkers, which would take any name for an attribute
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_") or hasattr(type(self), name):
+                # a property that raises is asked again, for its own error
+                return object.__getattribute__(self, name)
+            known = [one for one in dir(self) if not one.startswith("_")]
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute '{name}'{did_you_mean(name, known)}"
+            )
 
 
 def _plain(word: Any) -> str:

@@ -127,7 +127,10 @@ def train_once(job: Job, comm: Comm) -> Result:
         for name, value in result.metrics.items()
         if name.partition("_")[2] == trainer.setup.metric
     }
-    best = f"best epoch {result.best_epoch}: {metrics_line(shown)}; saved in {job.folder}"
+    nothing = f"no {trainer.setup.metric}, as no split has anything to measure"
+    best = (
+        f"best epoch {result.best_epoch}: {metrics_line(shown) or nothing}; saved in {job.folder}"
+    )
     say_on_first(comm, *lines, best)
     if comm.rank == 0:
         say_positive(result.positive)

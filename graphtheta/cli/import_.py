@@ -61,6 +61,11 @@ def import_(argv: list[str]) -> int:
     """
     if any(word.partition("=")[0] == "--edges" for word in argv):
         return import_tables(argv)
+    if any(word.partition("=")[0] == "--nodes" for word in argv):
+        raise ConfigError(
+            "graphtheta import: --edges is missing; give the table of edges too, as in --edges"
+            " follows.csv --nodes users.csv"
+        )
     options, _ = parser_of_import().read(argv)
     if not options.to:
         raise ConfigError(

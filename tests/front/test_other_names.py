@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import graphtheta as gt
-from graphtheta.base.other_names import ARGUMENTS, KEYS, MEANT, VALUES
+from graphtheta.base.other_names import ARGUMENTS, ATTRIBUTES, INSTEAD, KEYS, MEANT, PUBLIC, VALUES
 from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import ArgumentError, ConfigError
 from graphtheta.models.registry import MODELS
@@ -24,6 +24,9 @@ def test_each_name_leads_to_one_that_exists() -> None:
     assert sorted(KEYS.keys() - FIELDS.keys()) == []
     values = {str(value) for key in FIELDS for value in choices(key)} | {*MODELS, *SAMPLERS}
     assert sorted(VALUES.keys() - values) == []
+    attributes = {name for one in (gt.Graph, gt.Trainer, gt.Model) for name in dir(one)}
+    assert sorted(ATTRIBUTES.keys() - attributes - set(vars(gt.Result()))) == []
+    assert sorted(PUBLIC.keys() - {name.casefold() for name in dir(gt)}) == []
     for argument, others in ARGUMENTS.items():
         for other in others:
             with pytest.raises(ArgumentError) as of_module:
@@ -37,7 +40,8 @@ def test_no_name_has_a_meaning_of_its_own() -> None:
     assert [name for name in MEANT if not name.isascii() or name != name.casefold()] == []
     assert [name for name in MEANT if "-" in name] == []
     assert [other for other, _ in OF_KEYS if other in FIELDS] == []
-    for part in (KEYS, ARGUMENTS, VALUES):
+    assert [name for name in INSTEAD if name in FIELDS or name != name.casefold()] == []
+    for part in (KEYS, ARGUMENTS, VALUES, ATTRIBUTES, PUBLIC):
         others = [other for names in part.values() for other in names]
         assert len(set(others)) == len(others)
 

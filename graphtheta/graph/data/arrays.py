@@ -19,6 +19,7 @@ from graphtheta.base.html import html_table
 from graphtheta.base.npy import in_files
 from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import TypedRows
+from graphtheta.base.wording import HintsAtNames
 from graphtheta.errors import DataError
 from graphtheta.graph.data import typed, validation
 from graphtheta.graph.data.columns import Columns, check_columns, described, listed
@@ -39,7 +40,7 @@ ENDS_AT_ONCE = 1 << 22
 G = TypeVar("G", bound="GraphArrays")
 
 
-class GraphArrays:
+class GraphArrays(HintsAtNames):
     """The arrays of a graph, checked on construction; see ``Graph``."""
 
     __slots__ = (
@@ -413,6 +414,11 @@ class GraphArrays:
         node, edge = (
             mask is not None and bool(mask.any()) for mask in (self.train, self.edge_train)
         )
+        if not node and not edge and self.label_kind == "classes" and not (self.y >= 0).any():
+            raise DataError(
+                f"{self.name}: no node has a label, so there is nothing to train on; give y, or"
+                " import the column that has the labels with --label"
+            )
         if not node and not edge:
             state = "has no training mask" if self.train is None else "has an empty training set"
             raise DataError(

@@ -300,7 +300,12 @@ def to_float(
     them, and with ``exact`` columns of integers that float32 would round.
     """
     if a.dtype.kind not in "fiub":
-        raise origin.data(f"values have dtype {a.dtype}", "give real numbers")
+        raise origin.data(
+            f"values have dtype {a.dtype}",
+            "give real numbers; texts become numbers by np.unique(values, return_inverse=True)[1]"
+            if a.dtype.kind in "US"
+            else "give real numbers",
+        )
     with np.errstate(over="ignore"):
         out = a.astype(dtype, copy=False)
         narrow = out.astype(np.float32, copy=False)

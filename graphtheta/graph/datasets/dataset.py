@@ -15,7 +15,7 @@ from typing import Any
 
 from graphtheta.base.arguments import checked
 from graphtheta.base.private import user_folder
-from graphtheta.errors import ConfigError
+from graphtheta.errors import ConfigError, FormatError
 from graphtheta.graph.data.arrays import EDGE_MASKS, NODE_MASKS
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.datasets import builder, generate, whole
@@ -533,6 +533,11 @@ def read_path(name: str, data_dir: str | os.PathLike[str] | None, options: dict[
         return read_planetoid(path)
     if path.exists() or path.suffix == ".npz":
         return read_npz(path)
+    if path.suffix or path.name != name:
+        raise FormatError(
+            f"{path}: the file or folder does not exist; check the path, or make a store there:"
+            " graphtheta import --help"
+        )
     here = sorted(
         {
             file.stem

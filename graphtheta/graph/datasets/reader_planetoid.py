@@ -162,8 +162,8 @@ def find_name(path: Path) -> tuple[Path, str]:
             return path, names[0]
         if not names:
             raise FormatError(
-                f"{path}: no Planetoid files (ind.NAME.graph and others) in this folder; name a"
-                " folder that has them or an npz file"
+                f"{path}: the folder is no store and has no Planetoid files (ind.NAME.graph and"
+                " others); give the folder that graphtheta import --to has made, or an npz file"
             )
         raise FormatError(
             f"{path}: several data sets ({', '.join(names)}); give a file of one of them, such as "

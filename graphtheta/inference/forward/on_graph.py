@@ -13,7 +13,7 @@ import numpy as np
 from graphtheta.base.arguments import checked
 from graphtheta.base.console import figure
 from graphtheta.base.html import html_table
-from graphtheta.base.wording import did_you_mean
+from graphtheta.base.wording import HintsAtNames, did_you_mean
 from graphtheta.engine.layer.stages import Stages
 from graphtheta.engine.train.step import QUIET
 from graphtheta.errors import ConfigError, DataError
@@ -39,7 +39,7 @@ from graphtheta.tasks.evaluation.evaluate import SPLITS
 from graphtheta.tasks.kinds.class_report import ClassReport
 
 
-class ModelOnGraph:
+class ModelOnGraph(HintsAtNames):
     """A model on a graph, partitioned over the workers.
 
     Args:

@@ -52,7 +52,7 @@ def write_file(path: Path, rows: OutputRows) -> None:
     Raises:
         FormatError: The file cannot be written.
     """
-    with file_errors(path, f"the {rows.name}s"):
+    with file_errors(path, "the file"):
         make_folder(path.parent)
         with atomic_file(path, beginning(rows.name)) as file:
             if path.suffix == ".npz":
@@ -87,7 +87,7 @@ def check_free_name(path: Path, name: str) -> None:
     Raises:
         FormatError: Something else has its name.
     """
-    with file_errors(path, f"the {name}s"):
+    with file_errors(path, "the file"):
         check_replaceable(path, beginning(name))
 
 

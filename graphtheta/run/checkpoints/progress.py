@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from graphtheta.base.console import figure
 from graphtheta.base.html import html_table
+from graphtheta.base.wording import HintsAtNames
 
 # seconds between two checks for a request to stop
 CHECK_EVERY = 2.0
@@ -19,7 +20,7 @@ STANDING = ("measured", "waited", "quality", "best_epoch", "metrics", "audit")
 
 
 @dataclass(repr=False)
-class Result:
+class Result(HintsAtNames):
     """The result of a run.
 
     Attributes:

@@ -79,9 +79,13 @@ class HelpParser(argparse.ArgumentParser):
         if rest:
             self.error(
                 f"unexpected argument '{rest[0]}', which is not the value of any"
-                f" flag{with_commas(words, rest[0])}"
+                f" flag{with_commas(words, rest[0])}{self.meant_by(rest[0])}"
             )
         return SimpleNamespace(**vars(options))
+
+    def meant_by(self, word: str) -> str:
+        """What a word without a flag may be meant for."""
+        return f"; a graph is given as --dataset {word}" if "dataset" in self.of_keys else ""
 
     def records(self) -> tuple[Record, list[Record]]:
         """What the help shows: of the command and its own arguments, and of those of keys."""

@@ -6,6 +6,7 @@ alike.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -261,6 +262,15 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
                 f" {' or '.join(fitting)}, or another --metric"
             )
         return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise ConfigError(
+            f"{name}: a job cannot be changed; make another one: job.change({name}=...)"
+        )
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        """The keys that are not at their defaults."""
+        return ((key, x) for key, x in self.model_dump().items() if not self.is_default(key))
 
     def change(self, **values: Any) -> Job:
         """The job with some keys changed, checked like a new one."""

@@ -113,6 +113,8 @@ def read_mapping(path: str | Path) -> dict[Any, Any]:
     Raises:
         FormatError: It cannot be read, or is something else; says which line.
     """
+    if not Path(path).exists():
+        raise FormatError(f"{path}: the file does not exist; check the path")
     try:
         with Path(path).open("rb") as file:
             text = file.read(LARGEST_FILE + 1)

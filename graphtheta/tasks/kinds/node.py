@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from graphtheta.base.logger import logger
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.strategy.task import NodeTask, Task, label_kind
 from graphtheta.engine.view.hop import Layers
@@ -81,6 +82,13 @@ class NodeKind(TaskKind):
         return weighting_of(self.job, task, partition, self.width)
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
+        tells = self.trains and partition.job_comm.rank == 0
+        if tells and (self.labels, self.width) == ("classes", 1):
+            named = f", {self.class_names[0]!r}" if self.class_names else ""
+            logger.warning(
+                f"all labels are of one class{named}, so there is nothing to learn; check which"
+                " column they are from"
+            )
         positive = self._positive
         if positive is None:
             positive = self._rarer(partition, task)

@@ -137,7 +137,9 @@ def _of_factory(factory: Factory, name: str, job: Job, sizes: dict[str, Any]) ->
     with naming(f"constructor of {name}"):
         made = factory(**taken)
     if not isinstance(made, Model):
-        raise ConfigError(f"the model factory returned {type(made).__name__}; expected a gt.Model")
+        raise ConfigError(
+            f"the model factory returned {type(made).__name__}; expected a gt.Model{_adopted(made)}"
+        )
     return made
 
 
@@ -152,7 +154,21 @@ def _made_already(model: Model, job: Job) -> Model:
     return _check_dtype(model, job)
 
 
+def _adopted(made: Any) -> str:
+    """How a module of PyTorch, or a class of them, becomes a model; empty for others."""
+    classes = made.__mro__ if inspect.isclass(made) else type(made).__mro__
+    if "torch" not in {cls.__module__.partition(".")[0] for cls in classes}:
+        return ""
+    return (
+        "; write one whose forward(self, graph) calls layers of graphtheta, which"
+        " gt.from_torch(layer) makes of those of PyTorch"
+    )
+
+
 def _check_factory(given: Any) -> None:
+    if remedy := _adopted(given):
+        name = given.__name__ if inspect.isclass(given) else type(given).__name__
+        raise ConfigError(f"the model {name} is one of PyTorch; expected a gt.Model{remedy}")
     layer = (
         given
         if isinstance(given, Layer)

@@ -86,8 +86,9 @@ def prepare_job(job: Job, graph: Graph, given: Model | Factory | None = None) ->
     check_embedding(job, graph)
     if graph.x is None and not graph.node_columns and not job.embedding:
         raise DataError(
-            f"{graph.name or 'the graph'} has no node features x and no node columns; give it x,"
-            " for example node degrees, or learn them with --embedding WIDTH"
+            f"{graph.name or 'the graph'} has no node features x and no node columns; give it x"
+            " (graphtheta import --features COLUMNS), compute some with --structural-features"
+            " degree, or learn them with --embedding WIDTH"
         )
     kind = kind_for(job.task, graph)(job)
     for key, names in readers().items():
