@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shutil
 import subprocess
@@ -21,7 +22,9 @@ DOCS = ROOT / "docs"
 PAGES = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "bench/README.md")),
     *sorted(DOCS.rglob("*.md")),
+    *sorted(DOCS.rglob("*.ipynb")),
 ]
+NOTEBOOKS = [page for page in PAGES if page.suffix == ".ipynb"]
 WIDTH, CODE_WIDTH = 100, 140
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 # commands that must stand in one line
@@ -62,15 +65,28 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
         sys.modules.pop(name, None)
 
 
+def cells(page: Path, kind: str) -> list[dict[str, Any]]:
+    """The cells of a notebook of a kind."""
+    every = json.loads(page.read_text(encoding="utf-8"))["cells"]
+    return [cell for cell in every if cell["cell_type"] == kind]
+
+
+def text_of(page: Path) -> str:
+    """A page, of a notebook what is between its blocks of code."""
+    if page.suffix != ".ipynb":
+        return page.read_text(encoding="utf-8")
+    return "\n".join("".join(cell["source"]) for cell in cells(page, "markdown"))
+
+
 def prose(page: Path) -> str:
     """A page without blocks of code, whose lines keep their numbers."""
-    return FENCE.sub(lambda block: "\n" * block[0].count("\n"), page.read_text(encoding="utf-8"))
+    return FENCE.sub(lambda block: "\n" * block[0].count("\n"), text_of(page))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_lines_are_short(page: Path) -> None:
     """Prose; blocks of code may be as wide as code elsewhere, and a row of a table is one line."""
-    texts = (prose(page), WIDTH), (page.read_text(encoding="utf-8"), CODE_WIDTH)
+    texts = (prose(page), WIDTH), (text_of(page), CODE_WIDTH)
     faults = [
         f"{page.name}:{i} {len(line)} columns"
         for text, width in texts
@@ -89,6 +105,14 @@ def test_words_are_those_of_the_field(page: Path) -> None:
         if re.search(word, line)
     ]
     assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS, ids=lambda page: page.name)
+def test_notebooks_are_stored_without_outputs(page: Path) -> None:
+    """They run when the site is built."""
+    code = cells(page, "code")
+    assert code
+    assert not [cell for cell in code if cell["outputs"] or cell["execution_count"] is not None]
 
 
 def test_words_are_found() -> None:
@@ -197,8 +221,33 @@ def test_published_figures_stand_beside_the_results() -> None:
     )
 
 
+# what a reader may search for, and a page with this title or heading
+SEARCHED = {
+    "fraud": "tasks",
+    "recommendations": "examples/recommend",
+    "molecules": "examples/molecules",
+    "knowledge graphs": "knowledge",
+    "cheat sheet": "cheat_sheet",
+    "coming from dgl": "coming_from_dgl",
+}
+
+
+def titles(site: Path) -> dict[str, set[str]]:
+    """Pages by title and heading in lower case, as the search of the site has them."""
+    index = (site / "searchindex.js").read_text(encoding="utf-8")
+    known = json.loads(index.removeprefix("Search.setIndex(").removesuffix(")"))
+    names = known["docnames"]
+    return {
+        title.lower(): {names[number] for number, _ in places}
+        for title, places in known["alltitles"].items()
+    }
+
+
 @pytest.mark.second
 def test_site_builds_and_a_dead_link_fails(tmp_path: Path) -> None:
+    for library in ("sphinx", "furo", "myst_nb", "ipykernel", "sphinx_copybutton"):
+        pytest.importorskip(library)
+
     def build(source: Path) -> subprocess.CompletedProcess[str]:
         words = [
             sys.executable,
@@ -212,19 +261,35 @@ def test_site_builds_and_a_dead_link_fails(tmp_path: Path) -> None:
             str(source),
             str(tmp_path / "site"),
         ]
-        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=900)
 
     done = build(DOCS)
     assert not done.returncode, done.stderr
-    page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-    assert "A layer of your own" in page
-    reference = "".join(
-        page.read_text(encoding="utf-8") for page in (tmp_path / "site" / "api").iterdir()
-    )
+    site = tmp_path / "site"
+    pages = {
+        page.relative_to(site).as_posix(): page.read_text(encoding="utf-8")
+        for page in site.rglob("*.html")
+    }
+    assert "A layer of your own" in pages["index.html"]
+    reference = "".join(text for name, text in pages.items() if name.startswith("api/"))
     entries = re.findall(r'<dt [^>]*id="gt\.(\w+)"', reference)
     assert sorted(entries) == sorted(set(gt.__all__) - {"__version__"})
     # nothing is fetched by a reader: no script, style, font or picture from another host
-    assert not re.findall(r'(?:src|<link[^>]* href)="(?:https?:)?//', page + reference)
+    fetched = re.compile(r'(?:src|<link[^>]* href)="(?:https?:)?//')
+    assert not [name for name, text in pages.items() if fetched.search(text)]
+    assert all("copybutton.js" in text for text in pages.values())
+    for notebook in NOTEBOOKS:
+        page = pages[f"notebooks/{notebook.stem}.html"]
+        # curves, and tables of objects
+        assert '<img alt="' in page and "<table><caption>" in page, notebook
+        assert "Warning" not in page and "epoch/s" not in page, notebook
+    found = titles(site)
+    wrong = {
+        words: page
+        for words, page in SEARCHED.items()
+        if not any(page in places for title, places in found.items() if words in title)
+    }
+    assert not wrong
 
     planted = tmp_path / "planted"
     planted.mkdir()
