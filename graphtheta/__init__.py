@@ -22,6 +22,7 @@ _PUBLIC = {
     "graph.graph_level.whole_graphs": ("whole_graphs",),
     "importing.ingest.importer": ("import_graph",),
     "importing.rewriting.transform": ("transform_store",),
+    "importing.tables.libraries": ("from_pyg", "from_dgl"),
     "importing.tables.query": ("Query",),
     "partitioners.registry": ("PARTITIONERS", "EDGE_PLACEMENTS"),
     "partitioners.report": ("partition_report",),

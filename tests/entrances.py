@@ -481,25 +481,43 @@ class Given:
         return own | fields["node_columns"], of_edges | fields["edge_columns"]
 
     def pyg(self):
+        return self.imported(self._pyg())
+
+    def from_pyg(self):
+        return gt.from_pyg(self._pyg())
+
+    def _pyg(self):
         nodes, edges = self._values({mask: f"{mask}_mask" for mask in MASKS}, {})
         ends = np.stack((self.src, self.dst))
         names = {"of_nodes": list(nodes), "of_edges": list(edges)}
-        return self.imported(PyG(edge_index=ends, num_nodes=self.n, **names, **nodes, **edges))
+        return PyG(edge_index=ends, num_nodes=self.n, **names, **nodes, **edges)
 
     def real_pyg(self):
+        return self.imported(self._real_pyg())
+
+    def from_real_pyg(self):
+        return gt.from_pyg(self._real_pyg())
+
+    def _real_pyg(self):
         torch = pytest.importorskip("torch")
         data = pytest.importorskip("torch_geometric.data")
         nodes, edges = self._values({mask: f"{mask}_mask" for mask in MASKS}, {})
         values = {name: torch.tensor(np.asarray(x)) for name, x in (nodes | edges).items()}
         ends = torch.tensor(np.stack((self.src, self.dst)))
-        return self.imported(data.Data(edge_index=ends, num_nodes=self.n, **values))
+        return data.Data(edge_index=ends, num_nodes=self.n, **values)
 
     def dgl(self):
+        return self.imported(self._dgl())
+
+    def from_dgl(self):
+        return gt.from_dgl(self._dgl())
+
+    def _dgl(self):
         nodes, edges = self._values(
             {"x": "feat", "y": "label", **{mask: f"{mask}_mask" for mask in MASKS}},
             {"edge_attr": "feat", "edge_weight": "weight"},
         )
-        return self.imported(DGL(self.src, self.dst, self.n, nodes, edges))
+        return DGL(self.src, self.dst, self.n, nodes, edges)
 
 
 @dataclass
@@ -531,7 +549,8 @@ class GivenTypes:
     def entrances(self):
         """The entrances that carry these values."""
         several = len(self.counts) > 1 or len(self.ends) > 1
-        return ["store", "graph_imported", "pyg", "real_pyg", *["dgl"] * several]
+        every = ["store", "graph_imported", "pyg", "from_pyg", "real_pyg", "from_real_pyg"]
+        return [*every, *["dgl", "from_dgl"] * several]
 
     def arrays(self):
         values = {"x": self.x or None, "y": self.y or None, **self.masks}
@@ -561,12 +580,17 @@ class GivenTypes:
             for key in self.ends
         }
 
-    def pyg(self):
-        return self.imported(
-            TypedPyG(self.counts, self.ends, self._of_nodes("x", "y"), self._of_edges())
-        )
+    pyg = Given.pyg
+    from_pyg = Given.from_pyg
+    real_pyg = Given.real_pyg
+    from_real_pyg = Given.from_real_pyg
+    dgl = Given.dgl
+    from_dgl = Given.from_dgl
 
-    def real_pyg(self):
+    def _pyg(self):
+        return TypedPyG(self.counts, self.ends, self._of_nodes("x", "y"), self._of_edges())
+
+    def _real_pyg(self):
         torch = pytest.importorskip("torch")
         data = pytest.importorskip("torch_geometric.data")
         found = data.HeteroData()
@@ -578,12 +602,10 @@ class GivenTypes:
             found[key].edge_index = torch.tensor(np.stack(pair))
             for name, rows in self._of_edges()[key].items():
                 found[key][name] = torch.tensor(rows)
-        return self.imported(found)
+        return found
 
-    def dgl(self):
-        return self.imported(
-            TypedDGL(self.counts, self.ends, self._of_nodes("feat", "label"), self._of_edges())
-        )
+    def _dgl(self):
+        return TypedDGL(self.counts, self.ends, self._of_nodes("feat", "label"), self._of_edges())
 
 
 class TypedPyG:
@@ -654,6 +676,9 @@ LACKS = {
     # PyG knows columns of edges and of nodes by their lengths
     "real_pyg": TENSORS | {"as many edges as nodes"},
     "dgl": TENSORS,
+    "from_pyg": TENSORS,
+    "from_real_pyg": TENSORS | {"as many edges as nodes"},
+    "from_dgl": TENSORS,
 }
 
 

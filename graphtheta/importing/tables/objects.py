@@ -19,34 +19,21 @@ from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import TypedRows
 from graphtheta.errors import ConfigError, DataError, FormatError, ShapeError
 from graphtheta.graph.data.arrays import GraphArrays
-from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.interop import from_scipy, ids_of
 from graphtheta.graph.data.tensors import of_tensor
 from graphtheta.graph.data.validation import is_column
 from graphtheta.graph.datasets.reader_npz import read_npz
-from graphtheta.graph.graph_level.whole_graphs import whole_graphs
 from graphtheta.importing.tables.arrow import TEXT
 from graphtheta.importing.tables.binary import MemorySource
+from graphtheta.importing.tables.libraries import (
+    MASKS,
+    dgl_graph,
+    has_types,
+    is_dgl,
+    pyg_graph,
+)
 from graphtheta.importing.tables.source import Source
 
-MASKS = ("train", "val", "test")
-# names of values of PyG and DGL, and the field they are
-NODE_VALUES = {
-    "x": "x",
-    "feat": "x",
-    "y": "y",
-    "label": "y",
-    **{f"{mask}_mask": mask for mask in MASKS},
-}
-EDGE_VALUES = {
-    "edge_attr": "edge_attr",
-    "feat": "edge_attr",
-    "edge_weight": "edge_weight",
-    "weight": "edge_weight",
-    "w": "edge_weight",
-}
-# fields that stay matrices if they have one column
-WIDE = ("x", "edge_attr")
 # facts of a gt.Graph that its store has
 META = (
     "node_types",
@@ -66,8 +53,6 @@ META = (
     "node_units",
     "edge_units",
 )
-# parts of the names of what PyG counts among attributes, but are numbers of nodes
-TOPOLOGY = ("index", "adj", "face")
 # our own columns beside named ones, which are identifiers
 ID = "node id"
 INDICES = "x indices"
@@ -121,20 +106,12 @@ def whole_graph(graph: Any, used: Collection[str] = ()) -> Whole:
         return of_fields(from_scipy(graph, {}), name)
     if hasattr(graph, "adj") and hasattr(graph, "is_directed") and hasattr(graph, "is_multigraph"):
         return of_networkx(graph, name, used)
-    if hasattr(graph, "edge_types") and hasattr(graph, "node_types"):
-        return of_types(*pyg_types(graph), name)
-    if len(getattr(graph, "ntypes", ())) > 1 or len(getattr(graph, "canonical_etypes", ())) > 1:
-        return of_types(*dgl_types(graph), name)
-    if (
-        hasattr(graph, "ndata")
-        and hasattr(graph, "edata")
-        and callable(getattr(graph, "edges", None))
-    ):
-        return of_fields(of_dgl(graph), name)
     if isinstance(graph, GraphArrays):
         return of_graph(graph, name)
-    if hasattr(graph, "node_attrs") and hasattr(graph, "num_nodes"):
-        return of_pyg(graph, name)
+    if has_types(graph) or (hasattr(graph, "node_attrs") and hasattr(graph, "num_nodes")):
+        return of_parts(pyg_graph(graph), name)
+    if is_dgl(graph):
+        return of_parts(dgl_graph(graph), name)
     raise ConfigError(
         f"cannot import a {name}; give paths, a table, gt.Query, or a graph of SciPy, networkx, PyG"
         " or DGL; many graphs of PyG are one Batch.from_data_list(graphs)"
@@ -364,145 +341,9 @@ def of_networkx(graph: Any, name: str, used: Collection[str]) -> Whole:
     )
 
 
-def of_pyg(data: Any, name: str) -> Whole:
-    """The tables of a ``Data`` object of PyG; attributes of nodes and edges with other names are
-    named columns.
-
-    A ``Batch`` with a label for each of its graphs becomes a graph of whole graphs.
-
-    Raises:
-        ConfigError: It has no edges.
-        ShapeError: There are neither as many labels as nodes nor as many as graphs.
-    """
-    nodes = pyg_values(data, data.node_attrs())
-    edges = pyg_values(data, data.edge_attrs())
-    ends = getattr(data, "edge_index", None)
-    adjacency = getattr(data, "adj_t", None)
-    if ends is None and adjacency is None:
-        raise ConfigError(
-            f"a {name} without edge_index; give one, of shape [2, 0] if there are no edges"
-        )
-    n_nodes = int(data.num_nodes)
-    fields: dict[str, Any] = {"n_nodes": n_nodes}
-    if ends is None:
-        fields = from_scipy(of_tensor(adjacency).T, fields)
-    else:
-        fields["edge_index"] = of_tensor(ends)
-    labels = None if data.y is None else of_tensor(data.y)
-    if labels is None or len(labels) == n_nodes:
-        return of_fields(
-            {**fields, **_named(nodes | ({} if labels is None else {"y": labels}), edges)}, name
-        )
-    if len(labels) != getattr(data, "num_graphs", 1):
-        raise ShapeError(
-            f"{name}: y has {len(labels)} rows, expected one for each of the {n_nodes} nodes, or"
-            " for each graph of a Batch"
-        )
-    graph_of = of_tensor(nodes.pop("batch", np.zeros(n_nodes, np.int64)))
-    return of_graph(
-        whole_graphs(Graph(**fields, **_named(nodes, edges)), labels, graph_of=graph_of), name
-    )
-
-
-def pyg_values(data: Any, keys: Collection[str]) -> dict[str, Any]:
-    """Attributes of PyG that have a value for each node or edge, and not numbers of nodes, or
-    labels of pairs of nodes.
-    """
-    pairs = {key.removesuffix("_index") for key in keys if "index" in key}
-    return {
-        key: data[key]
-        for key in keys
-        if key != "ptr" and key not in pairs and not any(part in key for part in TOPOLOGY)
-    }
-
-
-def of_dgl(graph: Any) -> dict[str, Any]:
-    """Fields of a DGL graph; data of nodes and edges with other names are named columns."""
-    src, dst = graph.edges()[:2]
-    return {
-        "edge_index": (of_tensor(src), of_tensor(dst)),
-        "n_nodes": int(graph.num_nodes()),
-        **_named(graph.ndata, graph.edata),
-    }
-
-
-def pyg_types(data: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
-    """Of a ``HeteroData`` object of PyG: number and values of the nodes of each type, ends and
-    values of the edges of each.
-    """
-    nodes = {
-        kind: (int(data[kind].num_nodes), pyg_values(data[kind], data[kind].node_attrs()))
-        for kind in data.node_types
-    }
-    edges = {
-        relation: (
-            data[relation].edge_index,
-            pyg_values(data[relation], data[relation].edge_attrs()),
-        )
-        for relation in data.edge_types
-    }
-    return nodes, edges
-
-
-def dgl_types(graph: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
-    """The same of a heterogeneous DGL graph."""
-    nodes = {kind: (int(graph.num_nodes(kind)), graph.nodes[kind].data) for kind in graph.ntypes}
-    edges = {
-        relation: (graph.edges(etype=relation), graph.edges[relation].data)
-        for relation in graph.canonical_etypes
-    }
-    return nodes, edges
-
-
-def of_types(nodes: dict[str, Any], edges: dict[Any, Any], name: str) -> Whole:
-    """The tables of a heterogeneous graph; see ``graphtheta.graph.data.typed`` for how types become
-    columns.
-    """
-    fields: dict[str, Any] = {}
-    named = {kind: _named(values, {}) for kind, (_, values) in nodes.items()} | {
-        kind: _named({}, values) for kind, (_, values) in edges.items()
-    }
-    for kind, values in named.items():
-        columns = {
-            key: values.pop(key) for key in ("node_columns", "edge_columns") if key in values
-        }
-        for key, x in values.items():
-            fields.setdefault(key, {})[kind] = x
-        for key, named_columns in columns.items():
-            for column, x in named_columns.items():
-                fields.setdefault(key, {}).setdefault(column, {})[kind] = x
-    ends = {relation: tuple(map(of_tensor, pair)) for relation, (pair, _) in edges.items()}
-    return of_graph(
-        GraphArrays(ends, {kind: n for kind, (n, _) in nodes.items()}, name=name, **fields), name
-    )
-
-
-def _named(nodes: Mapping[str, Any], edges: Mapping[str, Any]) -> dict[str, Any]:
-    """Tensors of nodes and edges by fields of ``gt.Graph``; other names are named columns."""
-    fields: dict[str, Any] = {}
-    for values, names, columns in (
-        (nodes, NODE_VALUES, "node_columns"),
-        (edges, EDGE_VALUES, "edge_columns"),
-    ):
-        for key, value in values.items():
-            if names.get(key) in fields:
-                raise ConfigError(
-                    f"{key!r} is a second {names[key]!r} of the graph; leave out one of them, or"
-                    " rename it"
-                )
-            if key in names:
-                fields[names[key]] = (
-                    of_tensor(value) if names[key] in WIDE else _flat(of_tensor(value))
-                )
-            # names with an underscore in front are numbers that DGL keeps of a larger graph
-            elif not key.startswith("_"):
-                fields.setdefault(columns, {})[key] = _flat(of_tensor(value))
-    return fields
-
-
-def _flat(x: np.ndarray) -> np.ndarray:
-    """[n, 1] as [n]."""
-    return x[:, 0] if x.ndim == 2 and x.shape[1] == 1 else x
+def of_parts(parts: GraphArrays | dict[str, Any], name: str) -> Whole:
+    """The tables of a graph, or of fields of one."""
+    return of_graph(parts, name) if isinstance(parts, GraphArrays) else of_fields(parts, name)
 
 
 def _free(name: str, attributes: Collection[str]) -> str:
