@@ -422,7 +422,7 @@ class GraphArrays(HintsAtNames):
         if not node and not edge:
             state = "has no training mask" if self.train is None else "has an empty training set"
             raise DataError(
-                f'{self.name}: the graph {state}; give train=, load it with split="random", '
+                f'{self.name}: the graph {state}; give train=, load it with split="fraction", '
                 "or make masks with class_split or fraction_split of graphtheta.graph.splits.nodes"
             )
 
