@@ -26,6 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.bfloat16 import BFLOAT16
+
 from ...ops.autodiff.expr import COMPUTED
 from ...ops.autodiff.space import RowSpace
 from ...ops.autodiff.stored import rows_of
@@ -37,6 +39,7 @@ from ...ops.edge.backend.reference import PhaseColumns
 from ...ops.edge.program import Phase
 from ...ops.functions.embedding import check_range
 from ...ops.parallel import buffers
+from ...ops.rows.bfloat16 import as_float, shortened
 from ..partition.exchange import ToMasters, add_into
 from ..partition.message import as_integers
 from ..partition.partition import MASTER, MIRROR
@@ -49,13 +52,18 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass
 class Inputs:
-    """Node columns (frame rows), edge values, operands by number and key of draws of a phase."""
+    """Node columns (frame rows), edge values, operands by number and key of draws of a phase.
+
+    ``short`` is whether edges read wide float32 columns, and in backward wide gradients of totals,
+    as bfloat16; gradients pass the rounding unchanged.
+    """
 
     nodes: dict[str, Any]
     edges: dict[str, Any]
     carried: frozenset[str]
     operands: dict[int, Any]
     key: int | None
+    short: bool = False
 
 
 def gather_sum(
@@ -125,10 +133,10 @@ class _PhaseRun:
         ]
         self.sources += [inputs.operands[i] for i in phase.operands]
         self.sources += in_order.parameters
-        self.nodes: Arrays = {n: rows_of(inputs.nodes[n]) for n in self.node_names}
-        self.edges: Arrays = {n: value_of(inputs.edges[n]) for n in self.edge_names}
         self.dtype = phase.dtype
         self.fused = fused.usable(phase)
+        self.nodes: Arrays = {n: self._stored(rows_of(inputs.nodes[n])) for n in self.node_names}
+        self.edges: Arrays = {n: value_of(inputs.edges[n]) for n in self.edge_names}
         # a form whose edges are in another order cannot read edge values that are in the order of
         # the level
         self.product_first = bool(inputs.carried) or product_comes_first(phase, level, inputs)
@@ -137,6 +145,12 @@ class _PhaseRun:
         self.halos: list[tuple[Arrays, Arrays]] = []
         self.states: dict[str, State] = {}
         self.totals: Arrays = {}
+
+    def _stored(self, x: Any) -> Any:
+        """A column of nodes as edges read it."""
+        x = shortened(x) if self.inputs.short else x
+        # the loops over pairs of a node and a code read float32
+        return as_float(x[:]) if x.dtype == BFLOAT16 and self.phase.grouped else x
 
     # ---- forward
 
@@ -346,7 +360,12 @@ class _PhaseRun:
         learned: list[Any] = []
         with ledger.stage("gather"):
             at_masters = {
-                n: agg.backward_state(self.states[n], self.totals[n], total_grads[n])
+                n: {
+                    c: self._stored(x)
+                    for c, x in agg.backward_state(
+                        self.states[n], self.totals[n], total_grads[n]
+                    ).items()
+                }
                 for n, agg in phase.aggregators.items()
                 if n in total_grads
             }
@@ -422,7 +441,7 @@ class _PhaseRun:
 
     def _zeros(self, columns: Arrays) -> Arrays:
         return {
-            n: buffers.full(x.shape, 0, x.dtype)
+            n: buffers.full(x.shape, 0, np.float32 if x.dtype == BFLOAT16 else x.dtype)
             for n, x in columns.items()
             if needs_grad(self.inputs.nodes[n])
         }

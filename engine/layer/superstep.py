@@ -314,6 +314,7 @@ def _run_phases(
             carried=carried,
             operands={i: hoisted.operand(i) for i in phase.operands},
             key=key,
+            short=graph.view.partition.short,
         )
         in_order = InOrder(
             sums={} if step is None else step.in_order(phase),

@@ -24,7 +24,8 @@ import numpy as np
 from ...ops.autodiff.expr import COMPUTED, Expr
 from ...ops.autodiff.tape import needs_grad
 from ...ops.edge.program import Phase
-from ..partition.message import Layout, as_integers, halo_mode
+from ...ops.rows.bfloat16 import shortened
+from ..partition.message import Columns, Layout, as_integers, halo_mode
 from ..view.level import Level
 from .edge_stage import Inputs
 from .in_order import InOrder, KeyBytes
@@ -65,21 +66,31 @@ class Widths:
     in_order: tuple[int, int, int] = (0, 0, 0)
 
     @classmethod
-    def of(cls, phase: Phase, learned: Collection[str], ordered: Mapping[str, KeyBytes]) -> Widths:
+    def of(
+        cls,
+        phase: Phase,
+        learned: Collection[str],
+        ordered: Mapping[str, KeyBytes],
+        short: bool,
+    ) -> Widths:
         """The widths of a phase.
 
         Args:
             learned: The node columns whose gradients are wanted.
             ordered: What its sums in order sort by, by name of the total.
+            short: As of ``Inputs``.
         """
+        # see ``edge_stage``: these phases read float32
+        short = short and not phase.grouped
         dtype = phase.dtype
         partial = backward_state = 0
         for name, aggregator in phase.aggregators.items():
             state = aggregator.start(0, phase.shapes(name), dtype)
             total = aggregator.finish(state)
             partial += Layout(aggregator.returned(state)).width
-            backward_state += Layout(aggregator.backward_state(state, total, total)).width
-        src, dst = (_read(phase, end, None) for end in ("src", "dst"))
+            at_masters = aggregator.backward_state(state, total, total)
+            backward_state += Layout(_stored(at_masters, short)).width
+        src, dst = (_read(phase, end, None, short) for end in ("src", "dst"))
         src_grad, dst_grad = (_read(phase, end, learned) for end in ("src", "dst"))
         shared, returned, passes = _further(phase)
         messages = [phase.outputs[message_of(name)] for name in ordered]
@@ -190,9 +201,9 @@ class Traffic:
         """The traffic of a phase of a superstep over the passes of a level."""
         learned = frozenset(n for n, x in inputs.nodes.items() if needs_grad(x))
         widths: dict[tuple[Any, ...], Widths] = phase.__dict__.setdefault("_widths", {})
-        key = halo_mode(), learned, tuple(in_order.key_bytes.items())
+        key = halo_mode(), inputs.short, learned, tuple(in_order.key_bytes.items())
         if key not in widths:
-            widths[key] = Widths.of(phase, learned, in_order.key_bytes)
+            widths[key] = Widths.of(phase, learned, in_order.key_bytes, inputs.short)
         arriving = None if in_order.arrivals is None else in_order.arrivals.received
         forward, backward = widths[key].sent(level, arriving)
         differentiated = bool(learned or in_order.parameters) or any(
@@ -221,17 +232,21 @@ def _further(phase: Phase) -> tuple[int, int, int]:
     return shared, returned, passes
 
 
-def _read(phase: Phase, end: str, only: Collection[str] | None) -> int:
+def _stored(columns: Columns, short: bool) -> Columns:
+    """Columns as they are sent, wide ones of float32 as bfloat16 if ``short``."""
+    return {name: shortened(x) if short else x for name, x in columns.items()}
+
+
+def _read(phase: Phase, end: str, only: Collection[str] | None, short: bool = False) -> int:
     """Bytes of the columns read at an end, of all or of some."""
     columns = {
         e.leaf[1]: e
         for e in phase.order
         if e.leaf is not None and e.leaf[0] == end and e.leaf[1] not in COMPUTED
     }
-    return Layout(
-        {
-            name: np.empty((0, *e.dims), e.dtype)
-            for name, e in columns.items()
-            if only is None or name in only
-        }
-    ).width
+    rows = {
+        name: np.empty((0, *e.dims), e.dtype)
+        for name, e in columns.items()
+        if only is None or name in only
+    }
+    return Layout(_stored(rows, short)).width

@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphtheta.base.bfloat16 import is_wide
+
 from ...ops.kernels.message_buffer import pack, pack_rounded, unpack, unpack_rounded
 from ...ops.parallel import buffers
 from ...ops.rows.row_list import located
@@ -32,9 +34,6 @@ Columns = dict[str, np.ndarray]
 
 _IN_ORDER = np.zeros(0, np.int64)
 _HALO: ContextVar[str] = ContextVar("graphtheta_halo", default="exact")
-# Columns of fewer numbers are sent in full: scores, maxima and normalisers, whose rounding errors
-# an exponential would amplify. They are few bytes.
-WIDE = 16
 
 
 @contextmanager
@@ -208,7 +207,7 @@ class MessageBuffer:
 
 
 def _sent_as(x: np.ndarray) -> np.dtype[Any]:
-    rounded = halo_mode() == "bf16" and x.dtype == np.float32 and prod(x.shape[1:]) >= WIDE
+    rounded = halo_mode() == "bf16" and is_wide(x.shape[1:], x.dtype)
     return np.dtype(np.uint16) if rounded else x.dtype
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.bfloat16 import is_wide
 from graphtheta.errors import PartitionError
 
 from ...ops.parallel.buffers import full, taken
@@ -28,6 +29,7 @@ from ..comm.serial import SerialComm
 from ..store.column import Column, Role, RoundedColumn, is_column
 from ..store.memory import MemoryColumn
 from ..store.selected import SelectedColumn
+from ..store.short import short_column
 from ..store.store import ColumnStore
 from .directory import DenseDirectory, Directory
 from .division import divide
@@ -69,6 +71,7 @@ class Partition:
         relations: The stored kinds of edges by name; there is one, "edge".
         node: Columns of the masters in the order of their rows; ``x`` may be sparse.
         edge: Columns of the edges of the relation "edge" in storage order.
+        short: Whether edges read wide float32 values of nodes as bfloat16, as features are stored.
     """
 
     halo_comm: Comm
@@ -81,6 +84,7 @@ class Partition:
     node: ColumnStore
     edge: ColumnStore
     job_comm: Comm = field(kw_only=True)
+    short: bool = field(kw_only=True, default=False)
 
     @cached_property
     def spare(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -224,6 +228,7 @@ def empty_partition(partition: Partition) -> Partition:
         node=partition.node.empty(),
         edge=partition.edge.empty(),
         job_comm=comm,
+        short=partition.short,
     )
 
 
@@ -237,6 +242,7 @@ def build_partition(
     directory: MakeDirectory | None = None,
     *,
     job_comm: Comm | None = None,
+    short: bool = False,
 ) -> Partition:
     """Build this worker's part of a graph.
 
@@ -254,6 +260,8 @@ def build_partition(
             their rows, such as ``TableDirectory``; None chooses one.
         job_comm: The workers that share parameters; by default those of comm, which share the
             graph.
+        short: Whether wide node columns are stored, and read by edges, as bfloat16; with float32
+            only.
 
     Raises:
         ConfigError: Unknown name or option.
@@ -304,9 +312,10 @@ def build_partition(
         n_masters=len(rows.masters),
         directory=rows.directory,
         relations={EDGE: edges},
-        node=_node_columns(graph, rows, dtype),
+        node=_node_columns(graph, rows, dtype, short),
         edge=_edge_columns(graph, comm, rows.edges, dtype),
         job_comm=comm if job_comm is None else job_comm,
+        short=short,
     )
 
 
@@ -319,13 +328,14 @@ def _build_plan(comm: Comm, rows: PartRows, used: np.ndarray) -> Served:
     )
 
 
-def _node_columns(graph: Any, rows: PartRows, dtype: Any) -> ColumnStore:
+def _node_columns(graph: Any, rows: PartRows, dtype: Any, short: bool) -> ColumnStore:
     columns = {name: degree.astype(dtype) for name, degree in rows.degrees.items()}
     return _store(
-        columns,
-        {name: getattr(graph, name) for name in ("x", *ROLES)} | graph.node_columns,
-        rows.masters,
-        dtype,
+        computed=columns,
+        given={name: getattr(graph, name) for name in ("x", *ROLES)} | graph.node_columns,
+        rows=rows.masters,
+        dtype=dtype,
+        short=short,
     )
 
 
@@ -345,15 +355,31 @@ def _edge_columns(graph: Any, comm: Comm, edge_ids: np.ndarray, dtype: Any) -> C
 
 
 def _store(
-    computed: dict[str, np.ndarray], given: dict[str, Any], rows: np.ndarray, dtype: Any
+    computed: dict[str, np.ndarray],
+    given: dict[str, Any],
+    rows: np.ndarray,
+    dtype: Any,
+    short: bool = False,
 ) -> ColumnStore:
-    """Columns made for these rows, and the rows of those given with the graph."""
+    """Columns made for these rows, and the rows of those given with the graph; wide features as
+    bfloat16 if ``short``.
+    """
     columns: dict[str, Column] = {name: MemoryColumn(x) for name, x in computed.items()}
-    columns |= {name: _column(x, rows, dtype) for name, x in given.items() if x is not None}
+    for name, x in given.items():
+        if x is not None:
+            column = _column(x, rows, dtype)
+            is_short = short and name not in ROLES and _may_be_short(column)
+            columns[name] = short_column(column) if is_short else column
     return ColumnStore(
         len(rows),
         {name: (ROLES.get(name, Role.FEATURE), column) for name, column in columns.items()},
     )
+
+
+def _may_be_short(column: Column) -> bool:
+    """Whether rows of a column may be rounded: wide and dense, and as wide for all types."""
+    several_types = isinstance(column, MemoryColumn) and column.widths is not None
+    return not column.sparse and not several_types and is_wide(column.shape[1:], column.dtype)
 
 
 def _column(given: Any, rows: np.ndarray, dtype: Any) -> Column:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -62,6 +63,11 @@ class MemoryColumn:
         if rows is not None:
             return Ready(take_rows(values, rows if order is None else order[rows]))
         return Ready(values) if order is None else _Whole(self)
+
+    def changed(self, change: Callable[[Any], Any]) -> MemoryColumn:
+        """The column whose values are change(values), row by row."""
+        values, order = self._held
+        return MemoryColumn(change(values), order)
 
     def whole(self) -> Any:
         """All rows in order; the copy replaces rows in another order."""

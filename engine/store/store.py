@@ -13,10 +13,11 @@ import numpy as np
 
 from graphtheta.errors import ShapeError
 
-from ...ops.rows.row_list import RowList
+from ...ops.rows.row_list import ArrayOrList, RowList
 from .column import Coded, Column, Read, Role, coded, exact_column, is_column, listed_rows
 from .memory import MemoryColumn, empty_column
 from .prefix import PrefixReader
+from .short import ShortColumn, filled_column
 
 
 class ColumnStore:
@@ -137,6 +138,16 @@ class ColumnStore:
         column = self.column(name)
         return column.lent() if isinstance(column, MemoryColumn) else None
 
+    def short(self, name: str, rows: np.ndarray | None) -> ArrayOrList | None:
+        """Rows of a column as ``BFLOAT16`` where they are in memory; None if they are stored
+        otherwise.
+
+        Raises:
+            KeyError: There is no such column.
+        """
+        column = self.column(name)
+        return column.short(rows) if isinstance(column, ShortColumn) else None
+
     def prefixes(self, rows: np.ndarray | None) -> PrefixReader:
         """A reader of prefixes of these rows; None for all rows."""
         return PrefixReader(self.read_begin, self.listed, rows)
@@ -170,7 +181,11 @@ class ColumnStore:
         """
         columns = [(name, role) for name, (role, _) in self._columns.items() if name in values]
         return ColumnStore(
-            n_rows, {name: (role, MemoryColumn(values[name])) for name, role in columns}
+            n_rows,
+            {
+                name: (role, filled_column(self.column(name), values[name]))
+                for name, role in columns
+            },
         )
 
     def joined(self, other: ColumnStore) -> ColumnStore:

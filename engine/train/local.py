@@ -53,4 +53,5 @@ def local_partition(
         node=partition.node.filled(len(masters), node),
         edge=partition.edge.filled(len(edges), edge),
         job_comm=partition.job_comm,
+        short=partition.short,
     )

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...ops.autodiff.space import RowSpace
 from ...ops.autodiff.tape import Var
-from ...ops.rows.row_list import RowList
+from ...ops.rows.row_list import ArrayOrList, RowList
 from ..partition.partition import Partition
 from .hop import Layers, hops
 from .level import Counts, Level, full_pass, passes_of
@@ -64,7 +64,10 @@ class GraphView:
         Raises:
             KeyError: There is no such column.
         """
-        self._node.read_begin(names, n)
+        none = np.zeros(0, np.int64)
+        # rows in memory as bfloat16 are read where they are
+        stored = [name for name in names if self.partition.node.short(name, none) is None]
+        self._node.read_begin(stored, n)
 
     def node_column(self, name: str, n: int) -> Any:
         """A column of the masters for the first n frame rows; KeyError if there is none."""
@@ -85,6 +88,13 @@ class GraphView:
             if self.rows is None and n == self.partition.n_masters
             else None
         )
+
+    def short(self, name: str, n: int) -> ArrayOrList | None:
+        """The same rows as ``BFLOAT16`` where they are in memory; None if they are stored
+        otherwise.
+        """
+        rows = self.partition.node.short(name, None if self.rows is None else self.rows[:n])
+        return rows[:n] if isinstance(rows, np.ndarray) else rows
 
     def edge_column(self, name: str) -> Any:
         """A stored edge column, in storage order; KeyError if there is none."""

@@ -54,4 +54,5 @@ def divide(
         seed=job.seed,
         dtype=np.dtype(job.dtype),
         job_comm=job_comm,
+        short=job.values == "bfloat16",
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphtheta.base.sparse import is_sparse
 
-from ..rows.row_list import RowList
+from ..rows.row_list import ArrayOrList, RowList
 from .space import RowSpace
 from .tape import Var, value_of
 
@@ -29,9 +29,11 @@ class StoredRows(Var):
         name: Name of the column, for messages.
         lent: The same rows where they are in memory, for products only, which copy a block at a
             time: edges read each row many times, for which one copy is better.
+        short: Returns the first n rows as ``BFLOAT16`` where they are in memory, for products and
+            edges, or None; None for rows that are not stored so. Everything else reads float32.
     """
 
-    __slots__ = ("_dtype", "_lent", "_listed", "_read", "_shape", "_value")
+    __slots__ = ("_dtype", "_lent", "_listed", "_read", "_shape", "_short", "_value")
 
     def __init__(
         self,
@@ -42,7 +44,9 @@ class StoredRows(Var):
         space: RowSpace,
         name: str,
         lent: RowList | None = None,
+        short: Callable[[int], ArrayOrList | None] | None = None,
     ):
+        self._short = short
         self._lent = lent
         self._read = read
         self._shape = shape
@@ -78,6 +82,11 @@ class StoredRows(Var):
         """The rows where products read them; None if they were copied or must be."""
         return self._lent if self._value is None else None
 
+    @property
+    def short(self) -> ArrayOrList | None:
+        """The rows as ``BFLOAT16``; None if they are stored otherwise."""
+        return None if self._short is None else self._short(self._shape[0])
+
     def cut(self, space: RowSpace) -> StoredRows:
         """The first rows, those of a space nested in this one."""
         listed = None if self._listed is None else self._listed.first(space.n)
@@ -88,20 +97,27 @@ class StoredRows(Var):
             listed=listed,
             space=space,
             name=self.name,
+            short=self._short,
         )
 
 
 def rows_of(x: Any) -> Any:
-    """The values of x as edges read them: a ``RowList`` if possible, otherwise as ``value_of``."""
-    listed = x.in_place if isinstance(x, StoredRows) else None
-    return value_of(x) if listed is None else listed
+    """The values of x as edges read them: ``BFLOAT16`` or a ``RowList`` if possible, otherwise as
+    ``value_of``.
+    """
+    if not isinstance(x, StoredRows):
+        return value_of(x)
+    rows = x.short
+    rows = x.in_place if rows is None else rows
+    return x.value if rows is None else rows
 
 
 def in_blocks(x: Any) -> Any:
-    """x for a product, which reads blocks of rows: a variable of a ``RowList`` for rows lent to
-    products, otherwise x.
+    """x for a product, which reads blocks of rows: a variable of ``BFLOAT16``, or of a ``RowList``
+    for rows lent to products, otherwise x.
     """
-    rows = x.lent if isinstance(x, StoredRows) else None
+    rows = x.short if isinstance(x, StoredRows) else None
+    rows = x.lent if rows is None and isinstance(x, StoredRows) else rows
     return x if rows is None else Var(rows, x.space, name=x.name)
 
 

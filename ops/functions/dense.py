@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from graphtheta.base.bfloat16 import BFLOAT16
 from graphtheta.base.sparse import is_sparse
 from graphtheta.errors import ShapeError, UserFunctionError
 
@@ -12,7 +13,7 @@ from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation
 from ..autodiff.stored import StoredRows, in_blocks
 from ..autodiff.traits import Traits
-from ..rows.bfloat16 import BFLOAT16, rounded
+from ..rows.bfloat16 import rounded
 from ..rows.products import long_product, product
 from ..rows.row_list import RowList
 from .elementwise import add

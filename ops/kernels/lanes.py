@@ -431,23 +431,44 @@ def width(active: int) -> int:
     return 1 << max(active - 1, 0).bit_length()
 
 
+def _read(stored: Any) -> Any:
+    """The type of numbers that are read from an array: 16 bits are the upper half of float32."""
+    return types.float32 if stored == types.uint16 else stored
+
+
+def _as_read(builder: Any, x: Any, stored: Any) -> Any:
+    """Numbers or vectors as loaded, in the type in which they are read."""
+    if stored != types.uint16:
+        return x
+    vector = isinstance(x.type, ir.VectorType)
+    whole, number = (
+        ir.VectorType(kind, x.type.count) if vector else kind for kind in (INDEX, ir.FloatType())
+    )
+    upper = ir.Constant(whole, [16] * x.type.count if vector else 16)
+    return builder.bitcast(builder.shl(builder.zext(x, whole), upper), number)
+
+
 def loader(active: int) -> Any:
-    """``load(array, row, column)``: ``active`` numbers of a row as a vector; other lanes are 0."""
+    """``load(array, row, column)``: ``active`` numbers of a row as a vector; other lanes are 0.
+
+    Numbers of 16 bits are bfloat16, and read as float32.
+    """
     n = width(active)
 
     @intrinsic
     def load(typing: Any, array: Any, row: Any, column: Any) -> Any:
-        kind = Lanes(array.dtype, n)
+        kind = Lanes(_read(array.dtype), n)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            there = context.get_value_type(kind)
+            there = ir.VectorType(context.get_data_type(array.dtype), n)
             address = builder.bitcast(
                 _address(context, builder, signature.args[0], *arguments), there.as_pointer()
             )
             if active == n:
-                return builder.load(address, align=1)
+                return _as_read(builder, builder.load(address, align=1), array.dtype)
             given = [address, ALIGN, mask(n, active), ir.Constant(there, None)]
-            return call(builder, f"llvm.masked.load.{_suffix(there)}.p0", there, given)
+            x = call(builder, f"llvm.masked.load.{_suffix(there)}.p0", there, given)
+            return _as_read(builder, x, array.dtype)
 
         return kind(array, types.int64, types.int64), generate
 
@@ -507,13 +528,13 @@ def storer(active: int) -> Any:
 
 def picker(active: int) -> Any:
     """``pick(array, row, map, first)``: numbers of a row at the columns map[first], map[first + 1]
-    ...
+    ...; numbers of 16 bits as ``loader`` reads them.
     """
     n = width(active)
 
     @intrinsic
     def pick(typing: Any, array: Any, row: Any, where: Any, first: Any) -> Any:
-        kind = Lanes(array.dtype, n)
+        kind = Lanes(_read(array.dtype), n)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             a, row_, map_, start = arguments
@@ -541,6 +562,7 @@ def picker(active: int) -> Any:
                         column=column,
                     )
                 )
+                x = _as_read(builder, x, array.dtype)
                 vector = builder.insert_element(vector, x, ir.Constant(INDEX, i))
             return vector
 

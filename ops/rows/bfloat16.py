@@ -1,9 +1,4 @@
-"""Values that are stored as bfloat16: float32 numbers with 8 instead of 24 significant bits.
-
-NumPy has no such type. Arrays of them have the type ``BFLOAT16``: two bytes that can be copied,
-taken and sent, and that no arithmetic accepts, so that nothing is computed from them by mistake.
-Kernels read them as uint16.
-"""
+"""Values that are stored as bfloat16: rounding, and back to float32."""
 
 from __future__ import annotations
 
@@ -11,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..parallel.buffers import by_blocks, empty
+from graphtheta.base.bfloat16 import BFLOAT16, is_wide
 
-BFLOAT16: np.dtype[Any] = np.dtype("V2")
+from ..parallel.buffers import by_blocks, empty
+from .row_list import ArrayOrList
 
 
 def rounded(x: np.ndarray) -> np.ndarray:
@@ -60,3 +56,8 @@ def expanded(x: np.ndarray) -> np.ndarray:
 def as_float(x: Any) -> Any:
     """Expanded numbers of ``BFLOAT16``; anything else as it is."""
     return expanded(x) if x.dtype == BFLOAT16 else x
+
+
+def shortened(x: ArrayOrList) -> ArrayOrList:
+    """Wide float32 rows, rounded; anything else as it is."""
+    return rounded(x[:]) if is_wide(x.shape[1:], x.dtype) else x

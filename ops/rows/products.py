@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.bfloat16 import BFLOAT16
 from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import TypedRows
 
 from ..parallel.buffers import by_blocks, empty, run_parts
-from .bfloat16 import BFLOAT16, as_float, rounded
+from .bfloat16 import as_float, rounded
 from .by_number import take_rows
 from .row_list import ArrayOrList, RowList
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from graphtheta.base.bfloat16 import WIDE
 from graphtheta.engine.partition.exchange import pointers
-from graphtheta.engine.partition.message import WIDE, Layout, MessageBuffer, halo_scope
+from graphtheta.engine.partition.message import Layout, MessageBuffer, halo_scope
 
 COUNTS = [3, 0, 5]
 

@@ -281,6 +281,7 @@ TABLE: dict[str, Effect] = {
     "seed": Effect(1),
     "seeds": Effect(2),
     "dtype": Effect("float32", {"dtype": "float64"}),
+    "values": Effect("bfloat16", {"hidden": 16, "layers": 3, "dtype": "float32"}),
     "out": Effect("run", shows=files),
     "checkpoint_every": Effect(1, shows=files),
     "keep": Effect(1, {"out": "run", "checkpoint_every": 1, "epochs": 4}, shows=files),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphtheta.ops.rows.bfloat16 import BFLOAT16, as_float, expanded, rounded
+from graphtheta.base.bfloat16 import BFLOAT16
+from graphtheta.ops.rows.bfloat16 import as_float, expanded, rounded
 
 
 def of_bits(bits: np.ndarray) -> np.ndarray:

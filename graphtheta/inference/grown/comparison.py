@@ -81,7 +81,7 @@ def weights_hash(model: ModelOnGraph) -> str:
     texts = {name: checksum(x) for name, x in sorted(model.model.state().items())}
     job = model.job
     options = {
-        key: job.as_text(key) for key in (*ModelKeys.model_fields, "dtype")
+        key: job.as_text(key) for key in (*ModelKeys.model_fields, "dtype", "values")
     } | job.extra_options
     steps = [(step.layer, step.direction) for step in model.probe.supersteps]
     return blake2b(to_json([texts, options, steps]).encode(), digest_size=16).hexdigest()

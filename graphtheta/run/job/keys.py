@@ -552,6 +552,17 @@ class TrainKeys(Options):
     """Repeat the run with this many consecutive seeds and report mean and standard deviation."""
     dtype: Literal["float32", "float64"] = "float32"
     """Floating-point type of parameters, features and activations."""
+    values: Annotated[
+        Literal["float32", "bfloat16"],
+        OnlyWith("dtype", ("float32",)),
+        Excludes(("exchange", "history"), "does not reach values that are reused between steps by"),
+    ] = "float32"
+    """Type in which wide values of nodes are stored and sent, in training and afterwards: float32,
+    or bfloat16, which halves the bytes of dense features of at least 16 numbers, of what edges
+    read of their nodes, and of the gradients of what edges sum. Numbers are rounded at the node, to
+    8 significant bits, wherever it lives. Sums, messages of sums, parameters, their gradients and
+    the optimiser remain float32, and so do sparse features, edge values and narrow columns.
+    """
 
 
 class OutputKeys(Options):

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.base import rng
+from graphtheta.base.bfloat16 import BFLOAT16
 from graphtheta.base.rng import Purpose
 from graphtheta.base.typed_rows import TypedRows
 
@@ -551,6 +552,7 @@ def _matrix(shape: tuple[int, ...], transposed: bool = False) -> tuple[int, int]
 def _flat(x: np.ndarray) -> np.ndarray:
     """Rows with one trailing axis; a view of contiguous arrays."""
     x = x if x.flags.c_contiguous else np.ascontiguousarray(x)
-    # booleans are bytes in memory and bits in registers
-    x = x.view(np.uint8) if x.dtype == bool else x
+    # booleans are bytes in memory and bits in registers; numbers of 16 bits are read as float32
+    for kind, bits in ((np.dtype(bool), np.uint8), (BFLOAT16, np.uint16)):
+        x = x.view(bits) if x.dtype == kind else x
     return x.reshape(len(x), prod(x.shape[1:]))

@@ -16,6 +16,7 @@ from graphtheta.base.typed_rows import TypedRows
 
 from ...autodiff.expr import Expr
 from ...autodiff.tape import value_of
+from ...rows.bfloat16 import as_float
 from ..aggregator import Segments, State
 from ..program import Phase
 
@@ -108,7 +109,9 @@ def backward(
         for name, agg in phase.aggregators.items():
             if name not in backward_states:
                 continue
-            per_edge = {c: v[chunk.groups.of_edge] for c, v in backward_states[name].items()}
+            per_edge = {
+                c: as_float(v[chunk.groups.of_edge]) for c, v in backward_states[name].items()
+            }
             parts = [values[id(e)] for e in phase.parts[name]]
             for e, g in zip(
                 phase.parts[name],
@@ -136,9 +139,9 @@ def _leaf(e: Expr, columns: PhaseColumns, chunk: Chunk) -> Any:
     assert e.leaf is not None
     kind, name = e.leaf
     if kind == "src":
-        return columns.src[name][chunk.src]
+        return as_float(columns.src[name][chunk.src])
     if kind == "dst":
-        return columns.dst[name][chunk.dst]
+        return as_float(columns.dst[name][chunk.dst])
     if kind == "operand":
         return value_of(columns.operands[name])
     if kind == "key":

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from graphtheta.base.bfloat16 import BFLOAT16
+
 from ...compile.jit import OPTIONS, cached
-from ...rows.bfloat16 import BFLOAT16, expanded
 from .code import PAIRS, Tile, tile_function
 from .shapes import fastest, registers
 from .short import expand_rows, pair_rows
@@ -190,7 +191,7 @@ class Factor:
             w = _pairs(w)
             self._odd = inner % 2
         elif w.dtype == BFLOAT16:
-            w = expanded(w)
+            w = (w.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
         width = self._tile.width
         self._panels = np.zeros((-(-self._columns // width), len(w), width), w.dtype)
         for panel, first in zip(self._panels, range(0, self._columns, width), strict=True):

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.core.registry import cpu_target
 
-from ...rows.bfloat16 import BFLOAT16
+from graphtheta.base.bfloat16 import BFLOAT16
+
 from .code import PAIRS, SHORT, Tile
 
 # share of its speed that a tile of a single vector loses

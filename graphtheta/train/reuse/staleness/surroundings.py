@@ -70,6 +70,7 @@ def surroundings(p: Partition, wide: bool = True) -> Partition:
         node=p.node.filled(n, node),
         edge=p.edge.filled(len(stored), edge),
         job_comm=p.job_comm,
+        short=p.short,
     )
 
 
