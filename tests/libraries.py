@@ -1,5 +1,4 @@
-"""Other libraries that tests compare with; a test of one that is not installed is skipped.
-"""
+"""Other libraries that tests compare with; a test of one that is not installed is skipped."""
 
 from __future__ import annotations
 

@@ -8,9 +8,12 @@ right below a Python block is what that block prints. A file that a page include
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
+import os
 import re
 import shlex
+import subprocess
 import sys
 from itertools import zip_longest
 from pathlib import Path
@@ -45,6 +48,13 @@ PAGES = [
     *sorted((ROOT / "docs" / "reference").glob("*.md")),
     *sorted((ROOT / "docs" / "examples").glob("*.md")),
 ]
+FIRST_HOUR = ROOT / "docs" / "first_hour.md"
+# the words of the page, for the Python that runs the tests
+SHELL = """
+graphtheta() { "$PYTHON" -m graphtheta "$@"; }
+python() { "$PYTHON" "$@"; }
+set -euo pipefail
+"""
 FENCE = re.compile(r"^```([\w{}-]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INCLUDED = re.compile(r"^```\{literalinclude\} (\S+\.py)\n.*?^```$", re.MULTILINE | re.DOTALL)
 LIBRARY = re.compile(r"^import torch$", re.MULTILINE)
@@ -177,3 +187,44 @@ def test_links_lead_somewhere() -> None:
             assert target.startswith("http") or (page.parent / target).exists(), (
                 f"{page.name}: {target}"
             )
+
+
+@pytest.mark.second
+def test_the_commands_of_the_first_hour(tmp_path: Path) -> None:
+    """They run in their order and as they stand there, and their predictions are right."""
+    blocks = [
+        (fence[1], fence[2]) for fence in FENCE.finditer(FIRST_HOUR.read_text(encoding="utf-8"))
+    ]
+    for kind, code in blocks:
+        file = re.match(r"# file: (\S+)\n", code)
+        if kind == "python" and file:
+            (tmp_path / file[1]).write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        ["bash", "-c", SHELL + "".join(code for kind, code in blocks if kind == "sh")],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "accounts_may.csv").open(newline="") as file_of_may:
+        accounts = [row["account"] for row in csv.DictReader(file_of_may)]
+    with (tmp_path / "may.csv").open(newline="") as file_of_predictions:
+        predictions = list(csv.DictReader(file_of_predictions))
+    assert [row["id"] for row in predictions] == accounts
+    # every third account leaves, which no column says
+    right = [row["class"] == ("no", "yes")[i % 3 == 0] for i, row in enumerate(predictions)]
+    assert sum(right) > 0.8 * len(right)
+    assert (tmp_path / "april" / "report.html").is_file()
+
+
+def test_results_of_the_page_have_commands() -> None:
+    """Every command of the table of results is one that the page runs."""
+    text = FIRST_HOUR.read_text(encoding="utf-8")
+    told = re.findall(r"^\| .* \| `(graphtheta [\w -]+)` \|", text, re.MULTILINE)
+    code = " ".join(fence[2] for fence in FENCE.finditer(text) if fence[1] == "sh")
+    assert len(told) == 7
+    for command in told:
+        assert all(word in code for word in command.split()[1:]), command
