@@ -573,8 +573,10 @@ def test_several_seeds_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+# slow enough to be stopped, until there is a file "hurry"
 SLOW = """
 import time
+from pathlib import Path
 import graphtheta as gt
 from graphtheta.models import build_model
 
@@ -585,7 +587,8 @@ class Net(gt.Model):
         self.inner = build_model("gcn", **widths, decoder="none")
 
     def forward(self, graph):
-        time.sleep(0.02)
+        if not Path("hurry").exists():
+            time.sleep(0.02)
         return self.inner.forward(graph)
 """
 
@@ -649,6 +652,7 @@ def test_a_signal_stops_all_ranks_after_the_step(
         process.returncode == code and err == f"{told} at step {step}; continue with --resume\n"
     ), (out, err)
     # resumed on one rank, and compared with a run that nobody stopped
+    Path("hurry").touch()
     for out in ("run", "whole"):
         assert (
             main(
@@ -679,6 +683,7 @@ def test_a_process_that_is_killed_loses_nothing_before_its_last_checkpoint() -> 
     until_there("run/checkpoints/step-*", process)
     process.kill()
     process.wait(10)
+    Path("hurry").touch()
     for out in ("run", "whole"):
         assert (
             main(

@@ -184,19 +184,35 @@ def test_line_ends_of_old_macs(
         assert error.count("\n") == 1 and "cr.csv" in error and "Traceback" not in error
 
 
+# a command whose files may not be larger than the first word says
+LIMITED = """
+import resource, sys
+from graphtheta.__main__ import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+sys.exit(main(sys.argv[2:]))
+"""
+
+
 @pytest.mark.parametrize("kib", [1, 4, 64])
 def test_a_full_disk_is_told_in_a_line(tmp_path: Path, kib: int) -> None:
     """A limit of the size of files fails as a full disk does: at the job, at a row of the metrics,
     and at the timeline.
     """
-    words = [*SMALL, "--epochs", "40", "--trace", "--out", str(tmp_path / "run")]
-    line = " ".join([str(Path(sys.prefix, "bin", "python")), "-m", "graphtheta", "train", *words])
+    program = tmp_path / "limited.py"
+    program.write_text(LIMITED)
+    words = ["train", *SMALL, "--epochs", "40", "--trace", "--out", str(tmp_path / "run")]
     done = subprocess.run(
-        ["bash", "-c", f"ulimit -f {kib}; {line}"], capture_output=True, text=True, check=False
+        [sys.executable, str(program), str(kib << 10), *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (
         done.returncode == 1 and done.stderr.count("\n") == 1 and "cannot be written" in done.stderr
     )
+    written = [path.stat().st_size for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert max(written, default=0) <= kib << 10
 
 
 @pytest.mark.parametrize(
