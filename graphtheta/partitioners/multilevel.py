@@ -52,7 +52,7 @@ class Multilevel:
         if n > SMALL * self._size:
             label = np.arange(n, dtype=level.near.dtype)
             load = level.mass.copy()
-            within = np.broadcast_to(np.int32(0), n)
+            within = np.zeros(n, np.int32)
             weight = level.weight
             if part is not None:
                 within = part

@@ -464,8 +464,10 @@ def of_source(source: EdgeSource, comm: Comm, size: int) -> Level:
         size=size,
         ptr=ptr,
         near=near,
+        # a value for all edges takes no memory. Nodes are few beside them: their masses are of the
+        # form of later levels, for which the same kernels are compiled
         weight=np.broadcast_to(np.int32(1), len(near)),
-        mass=np.broadcast_to(np.int64(1), len(ptr) - 1),
+        mass=np.ones(len(ptr) - 1, np.int64),
     )
 
 
