@@ -74,41 +74,40 @@ def graph() -> gt.Graph:
     )
 
 
-def wrong() -> dict[str, Any]:
-    """What is given by mistake, made anew for each call: some of it is used up."""
-    return {
-        "nothing": None,
-        "a dict": {"a": 1},
-        "an empty dict": {},
-        "an object of another library": PyG(x=np.ones((3, 2)), edge_index=np.ones((2, 2), int)),
-        "a tensor": Tensor(),
-        "a text": "nonsense",
-        "an empty text": "",
-        "a text with a null character": "a\0b",
-        "half a character": "\udc80",
-        "bytes": b"abc",
-        "a path": Path("nowhere"),
-        "lists of unequal lengths": [[1, 2], [3]],
-        "arrays of unequal lengths": [np.ones(2), np.ones(3)],
-        "an empty list": [],
-        "texts": ["a", "b"],
-        "a negative number": -1,
-        "a fraction": 1.5,
-        "no number": float("nan"),
-        "a complex number": 1j,
-        "a truth value": True,
-        "a set": {1, 2},
-        "a generator": (i for i in range(3)),
-        "a model": Net(N, 2),
-        "a layer": gt.Layer(),
-        "a graph": graph(),
-        "a graph of networkx": nx.path_graph(3),
-        "an array of three axes": np.ones((2, 2, 2)),
-        "an array of one number": np.array(3),
-        "an array of objects": np.array([None, {}], object),
-        "dates": np.array(["2020-01-01"], "M8[D]"),
-        "a plain object": object(),
-    }
+# what is given by mistake, made anew for each call: some of it is used up
+WRONG: dict[str, Callable[[], Any]] = {
+    "nothing": lambda: None,
+    "a dict": lambda: {"a": 1},
+    "an empty dict": dict,
+    "an object of another library": lambda: PyG(x=np.ones((3, 2)), edge_index=np.ones((2, 2), int)),
+    "a tensor": Tensor,
+    "a text": lambda: "nonsense",
+    "an empty text": lambda: "",
+    "a text with a null character": lambda: "a\0b",
+    "half a character": lambda: "\udc80",
+    "bytes": lambda: b"abc",
+    "a path": lambda: Path("nowhere"),
+    "lists of unequal lengths": lambda: [[1, 2], [3]],
+    "arrays of unequal lengths": lambda: [np.ones(2), np.ones(3)],
+    "an empty list": list,
+    "texts": lambda: ["a", "b"],
+    "a negative number": lambda: -1,
+    "a fraction": lambda: 1.5,
+    "no number": lambda: float("nan"),
+    "a complex number": lambda: 1j,
+    "a truth value": lambda: True,
+    "a set": lambda: {1, 2},
+    "a generator": lambda: (i for i in range(3)),
+    "a model": lambda: Net(N, 2),
+    "a layer": gt.Layer,
+    "a graph": graph,
+    "a graph of networkx": lambda: nx.path_graph(3),
+    "an array of three axes": lambda: np.ones((2, 2, 2)),
+    "an array of one number": lambda: np.array(3),
+    "an array of objects": lambda: np.array([None, {}], object),
+    "dates": lambda: np.array(["2020-01-01"], "M8[D]"),
+    "a plain object": object,
+}
 
 
 Call = tuple[Callable[..., Any], dict[str, Any]]
@@ -382,11 +381,11 @@ def test_wrong_arguments_are_named(group: str) -> None:
     faults = []
     for name, (function, given) in GROUPS[group]().items():
         for parameter in given:
-            for kind in wrong():
+            for kind, mistake in WRONG.items():
                 for made in ("imported", "transformed", "parts"):
                     shutil.rmtree(made, ignore_errors=True)
                 try:
-                    function(**{**given, parameter: wrong()[kind]})
+                    function(**{**given, parameter: mistake()})
                 except GraphThetaError as error:
                     if "\n" in str(error) or len(str(error)) > 500:
                         faults.append(f"{name}({parameter}={kind}): {error!r:.300}")
