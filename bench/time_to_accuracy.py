@@ -165,7 +165,12 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 def main() -> int:
     options = parser(__doc__, rounds=1)
     options.add_argument("--models", nargs="+", choices=("sage", "gcn"), default=["gcn"])
-    options.add_argument("--graphs", nargs="+", choices=GRAPHS, default=list(GRAPHS))
+    options.add_argument(
+        "--graphs",
+        nargs="+",
+        default=list(GRAPHS),
+        help=f"{', '.join(GRAPHS)}, or any name that gt.load knows",
+    )
     options.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     options.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     options.add_argument("--seconds", type=float, default=5.0, help="of each training; 5")
@@ -175,7 +180,7 @@ def main() -> int:
     options = options.parse_args()
     rows: list[dict[str, Any]] = []
     for name in options.graphs:
-        dataset, split = GRAPHS[name]
+        dataset, split = GRAPHS.get(name, (name, "fraction"))
         graph = graph_file(dataset, options.folder, split)
         for model in options.models:
             say(f"{model} on {name}")

@@ -231,6 +231,20 @@ def test_sampled_steps_are_timed(tmp_path: Path) -> None:
 
 
 @pytest.mark.second
+@pytest.mark.reference
+def test_accuracy_is_measured_over_seconds(tmp_path: Path) -> None:
+    words = ("--graphs", GRAPH, "--ways", "global", "auto", "--seeds", "2", "--seconds", "0.01")
+    plot = tmp_path / "curves.png"
+    rows = rows_of("time_to_accuracy", tmp_path, *words, "--plot", str(plot), "--peers")
+    curves = [row for row in rows if "contender" in row]
+    assert [row["contender"] for row in curves] == ["global", "auto"]
+    for row in curves:
+        assert len(row["curves"]) == 2 and row["start"] > 0
+        assert all(0 <= share <= 1 for curve in row["curves"] for _, share in curve)
+    assert curves[1]["note"].startswith(("global", "mini")) and plot.is_file()
+
+
+@pytest.mark.second
 def test_batches_of_loaders_are_timed(tmp_path: Path) -> None:
     words = ("--graph", GRAPH, "--fanout", "3,2", "--targets", "20", "--batches", "2", "--peers")
     (row,) = rows_of("loader", tmp_path, *words)

@@ -25,8 +25,14 @@ PHASE = FLOPS // 400
 GROUP = PHASE
 # the same to find an edge of a mini-batch and to list it: 70 nanoseconds
 LISTED = 3500
-# the same to multiply an entry of sparse rows
-SPARSE_PRODUCT = 10
+# seconds of a multiplication on one thread: in BLAS, and with an entry of sparse rows
+MULTIPLIED = 3e-11
+SPARSE_MULTIPLIED = 3e-10
+# products that tiles compute: least multiplications, least numbers of the inner axis, and least
+# columns; below, BLAS is faster or kernels take longer to load than they save
+TILED_MULTIPLICATIONS = 1 << 23
+TILED_INNER = 32
+TILED_COLUMNS = 8
 # a backward pass computes about twice as much as the forward pass
 PASSES = 3
 # seconds that MPICH takes to send and receive a message between two processes of a machine, with

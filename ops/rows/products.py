@@ -15,6 +15,13 @@ from typing import Any
 import numpy as np
 
 from graphtheta.base.bfloat16 import BFLOAT16
+from graphtheta.base.costs import (
+    MULTIPLIED,
+    SPARSE_MULTIPLIED,
+    TILED_COLUMNS,
+    TILED_INNER,
+    TILED_MULTIPLICATIONS,
+)
 from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import TypedRows
 
@@ -35,12 +42,6 @@ _ADDED = 1024
 _LEAST = 128
 # blocks of a product by tiles for each thread, and parts of a weight gradient by tiles
 _BLOCKS, _TILED_PARTS = 4, 16
-# seconds that a multiplication takes on one thread, as measured: in BLAS, and with an entry of
-# sparse rows
-_MULTIPLIED, _SPARSE = 3e-11, 3e-10
-# products that tiles compute: least multiplications, least numbers of the inner axis, and least
-# columns; below, BLAS is faster or kernels take longer to load than they save
-TILED_MULTIPLICATIONS, TILED_INNER, TILED_COLUMNS = 1 << 23, 32, 8
 
 
 def is_tiled(rows: int, inner: int, columns: int, dtype: Any) -> bool:
@@ -48,16 +49,22 @@ def is_tiled(rows: int, inner: int, columns: int, dtype: Any) -> bool:
 
     BLAS computes it otherwise, and everything on a processor without fused multiply-adds.
     """
-    if (
-        np.dtype(dtype) not in (np.float32, np.float64, BFLOAT16)
-        or rows * inner * columns < TILED_MULTIPLICATIONS
-        or inner < TILED_INNER
-        or columns < TILED_COLUMNS
-    ):
-        return False
+    return not why_not_tiled(rows, inner, columns, dtype)
+
+
+def why_not_tiled(rows: int, inner: int, columns: int, dtype: Any) -> str:
+    """Why BLAS computes a product, in words; empty if tiles do. Arguments as for ``is_tiled``."""
+    if np.dtype(dtype) not in (np.float32, np.float64, BFLOAT16):
+        return "not of float32, float64 or bfloat16"
+    if rows * inner * columns < TILED_MULTIPLICATIONS:
+        return f"fewer than {TILED_MULTIPLICATIONS:,} multiplications"
+    if inner < TILED_INNER:
+        return f"an inner axis below {TILED_INNER}"
+    if columns < TILED_COLUMNS:
+        return f"fewer than {TILED_COLUMNS} columns"
     from ..kernels.products.shapes import registers
 
-    return bool(registers().rows)
+    return "" if registers().rows else "a processor without fused multiply-adds"
 
 
 def _adjacent(x: ArrayOrList) -> tuple[np.ndarray, np.ndarray | None]:
@@ -93,7 +100,7 @@ def product(x: Any, w: Any) -> Any:
             ),
             x.shape[0],
             w.shape[1],
-            _SPARSE * x.nnz / max(1, x.shape[0]),
+            SPARSE_MULTIPLIED * x.nnz / max(1, x.shape[0]),
         )
     elif x.dtype == w.dtype and is_tiled(x.shape[0], x.shape[1], w.shape[1], x.dtype):
         from ..kernels.products.loops import Factor, Rows
@@ -106,7 +113,7 @@ def product(x: Any, w: Any) -> Any:
             work=lambda b, begin, end: factor.times(begin, end, rows, out),
             n=x.shape[0],
             width=w.shape[1],
-            per_number=_MULTIPLIED * w.shape[0],
+            per_number=MULTIPLIED * w.shape[0],
             least=max(_LEAST, x.shape[0] // (_BLOCKS * threads())),
         )
     else:
@@ -115,7 +122,7 @@ def product(x: Any, w: Any) -> Any:
             work=lambda b, begin, end: np.matmul(as_float(x[begin:end]), w, out=out[begin:end]),
             n=x.shape[0],
             width=w.shape[1],
-            per_number=_MULTIPLIED * w.shape[0],
+            per_number=MULTIPLIED * w.shape[0],
             least=_LEAST,
         )
     return out
@@ -147,7 +154,7 @@ def long_product(x: Any, g: Any) -> Any:
             work=lambda b, begin, end: np.matmul(rows[:, begin:end].T, side, out=out[begin:end]),
             n=x.shape[1],
             width=g.shape[1],
-            per_number=_MULTIPLIED * x.shape[0],
+            per_number=MULTIPLIED * x.shape[0],
             least=_LEAST,
         )
         return out
@@ -162,7 +169,7 @@ def long_product(x: Any, g: Any) -> Any:
             as_float(g[ends[b] : ends[b + 1]]), as_float(x[ends[b] : ends[b + 1]]), parts[b]
         ),
         count,
-        _MULTIPLIED * x.shape[0] * x.shape[1] * g.shape[1],
+        MULTIPLIED * x.shape[0] * x.shape[1] * g.shape[1],
     )
     # in order, since optimisers and messages read it so
     return np.ascontiguousarray(parts.sum(axis=0, dtype=np.float64).T.astype(dtype))
@@ -180,7 +187,7 @@ def _tiled_long_product(x: ArrayOrList, g: Any, ends: np.ndarray, dtype: Any) ->
         parts[b] = 0
         tiled.add(ends[b], ends[b + 1], parts[b])
 
-    run_parts(work, count, _MULTIPLIED * x.shape[0] * x.shape[1] * g.shape[1])
+    run_parts(work, count, MULTIPLIED * x.shape[0] * x.shape[1] * g.shape[1])
     out = empty((x.shape[1], g.shape[1]), dtype)
 
     def add(b: int, begin: int, end: int) -> None:
@@ -227,7 +234,7 @@ def _sparse_long_product(x: Any, g: Any) -> Any:
             out=parts[b],
         ),
         count,
-        _SPARSE * x.nnz * g.shape[1],
+        SPARSE_MULTIPLIED * x.nnz * g.shape[1],
     )
     return (parts.sum(axis=0) if count > 1 else parts[0]).astype(dtype, copy=False)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from traced import trace
 
 import graphtheta as gt
@@ -215,3 +216,28 @@ def test_cost_of_an_edge() -> None:
     edges = {"weight": ((), np.float32, False)}
     (phase,) = trace(lambda e: e.src.z * e.dst.s * e.weight, nodes, edges, "sum", "Mine").phases
     assert edge_cost(phase) == Cost(4 * (4 + 1 + 1) + 8, 4 + 4 + 4)
+
+
+def test_products_say_what_computes_them_and_why() -> None:
+    graph = "sbm:n_nodes=3000,n_edges=9000,classes=3,features=64"
+    text = gt.explain(dataset=graph, model="sage", hidden=64, layers=3, backend="reference")
+    few = "BLAS, fewer than 8,388,608 multiplications"
+    has_tiles = "[3,000, 64] @ [64, 64]: tiles; gradient [3,000, 64] @ [64, 64]: tiles" in text
+    assert has_tiles or "a processor without fused multiply-adds" in text
+    # features have no gradient
+    assert re.search(r"product  \[3,000, 64\] @ \[64, 64\]: (tiles|BLAS, a processor.*)\n", text)
+    assert f"[3,000, 64] @ [64, 3]: {few}; gradient [3,000, 3] @ [3, 64]: {few}" in text
+    # each product is where the kernel is chosen
+    counted = [line for line in text.splitlines() if line.strip().startswith("product  ")]
+    assert len(counted) == 6
+    wide = gt.explain(dataset=graph, model="gat", hidden=64, heads=8, backend="reference")
+    assert "[3,000, 64] @ [64, 512]" in wide
+
+
+def test_products_of_sparse_features_are_loops() -> None:
+    x = np.zeros((50, 40), np.float32)
+    x[:, 3] = 1
+    ends = np.arange(50)
+    masks = {"y": ends % 2, "n_classes": 2, "train": np.ones(50, bool)}
+    graph = gt.Graph((ends, np.roll(ends, 1)), 50, x=sp.csr_array(x), **masks)
+    assert "[50, 40] @ [40, 16]: loops, sparse rows" in gt.explain("gcn", graph)

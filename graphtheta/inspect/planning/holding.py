@@ -13,12 +13,13 @@ from graphtheta.engine.layer.dry_run import Operation, Probe
 from graphtheta.engine.partition.relation import EDGE
 from graphtheta.inspect.planning.placement import Placement
 from graphtheta.inspect.planning.skeleton import Skeleton
-from graphtheta.inspect.planning.work import ViewWork, copies_features, is_product
+from graphtheta.inspect.planning.work import ViewWork, copies_features
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.edge.backend.fused import backend_scope, usable
 from graphtheta.run.job.job import Job
 from graphtheta.run.memory.bound import Extent, MemoryBound
 from graphtheta.train.loop.build import memory_of
+from graphtheta.train.loop.level_work import is_product
 
 # an id; bounds of the edges into and out of a row, in two of four blocks each
 ID_BYTES, BOUND_BYTES = 8, 32

@@ -24,6 +24,7 @@ from graphtheta.ops.edge.cost import edge_cost, most_pairs, node_cost, pair_cost
 from graphtheta.ops.functions.recurrence import Called
 from graphtheta.ops.parallel.buffers import LEAST_BLOCK
 from graphtheta.partitioners.report import OneOf
+from graphtheta.train.loop.level_work import is_product
 
 # what the time of a step depends on: first what grows with the graph, then the work of the
 # interpreter. "node bytes" are those of elementwise operations and of updates, "drawn" those of
@@ -270,12 +271,6 @@ class _Loads:
             Load(work[rows], at[rows], np.array(kernels)) for rows in (slice(-1), slice(-1, None))
         )
         return every, alone
-
-
-def is_product(o: Operation | Called) -> bool:
-    """Whether an operation multiplies matrices."""
-    prim = PRIMITIVES.get(o.name)
-    return prim is not None and prim.traits.work == "contraction"
 
 
 def _kind(o: Operation | Called) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ from graphtheta.ops.edge.cost import Cost, edge_cost, most_pairs, node_cost, pai
 from graphtheta.ops.edge.plan import planner_notes, written
 from graphtheta.ops.edge.program import EdgeProgram, Phase
 from graphtheta.ops.parallel.buffers import LINE
+from graphtheta.ops.rows.products import why_not_tiled
+from graphtheta.train.loop.level_work import reads_features
 from graphtheta.train.loop.trainer import Trainer
 
 Row = tuple[str, str, str, str, str]
@@ -76,9 +79,9 @@ def explain(
 
     Returns:
         For each layer the order of its product and sum (in a mini-batch job, that of the first
-        batch), the phases of its gather with the planner's rewrites, the columns
-        communicated, the back end, and bytes and operations of every stage; then an upper bound of
-        a worker's memory.
+        batch), what computes each product over a worker's share of all nodes and why, the phases
+        of its gather with the planner's rewrites, the columns communicated, the back end, and bytes
+        and operations of every stage; then an upper bound of a worker's memory.
 
     Raises:
         ConfigError: A trainer was given together with a graph or keys.
@@ -115,9 +118,10 @@ def explain(
         ]
     between = sum((_dense(trainer, i, "other") for i in range(-1, len(dry_run.supersteps))), Cost())
     if between.flops:
-        parts.append(
-            "between layers\n" + table(HEADER, [_row("dense", sizes.nodes, "nodes", between)])
-        )
+        numbers = range(-1, len(dry_run.supersteps))
+        lines = [line for i in numbers for line in _products(trainer, i, ("other",))]
+        lines.append(table(HEADER, [_row("dense", sizes.nodes, "nodes", between)]))
+        parts.append("\n".join(["between layers", *lines]))
     twice = "runs most of it twice (recompute) and " if job.recompute else ""
     parts.append(
         "bytes and operations of one forward pass over the whole graph; "
@@ -179,11 +183,16 @@ def _layer(
             [
                 title,
                 f"  {trainer.setup.saving}",
+                *(f"  {line}" for line in _products(trainer, i)),
                 *(f"  {line}" for line in table(HEADER, dense).splitlines()),
             ]
         )
     decodes = _decodes(program)
-    notes = [*order, *(f"planned  {note}" for note in planner_notes(program))]
+    notes = [
+        *order,
+        *(f"planned  {note}" for note in planner_notes(program)),
+        *_products(trainer, i),
+    ]
     lines = [title, *(f"  {note}" for note in notes)]
     rows = [_row("transform", sizes.nodes, "nodes", _dense(trainer, i, "transform"))]
     sent = [entry.widths for entry in trainer.probe.traffic if entry.superstep == i]
@@ -336,6 +345,39 @@ def _dense(trainer: Trainer, superstep: int, stage: str) -> Cost:
         (node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize) for o in operations),
         Cost(),
     )
+
+
+def _products(
+    trainer: Trainer, superstep: int, stages: Sequence[str] = ("transform", "apply")
+) -> list[str]:
+    """Lines about what computes the products of stages over a worker's share of all nodes, and
+    those of the gradients of their rows.
+    """
+    lines = []
+    for o in trainer.probe.operations:
+        if (o.superstep, o.name) != (superstep, "matmul") or o.stage not in stages:
+            continue
+        rows = -(-trainer.partition.n_nodes // trainer.comm.size) * prod(o.inputs[0][:-1])
+        inner = o.inputs[1][0]
+        columns = prod(o.inputs[1][1:])
+        features = reads_features(trainer.probe, o)
+        node = trainer.partition.node
+        if features and "x" in node and node.column("x").sparse:
+            lines.append(f"product  [{rows:,}, {inner}] @ [{inner}, {columns}]: loops, sparse rows")
+            continue
+        shapes = [(inner, columns)] if features else [(inner, columns), (columns, inner)]
+        of = [
+            f"[{rows:,}, {a}] @ [{a}, {b}]: {_kernel(rows, a, b, trainer.job.dtype)}"
+            for a, b in shapes
+        ]
+        lines.append(f"product  {'; gradient '.join(of)}")
+    return lines
+
+
+def _kernel(rows: int, inner: int, columns: int, dtype: str) -> str:
+    """What computes a product, and why."""
+    why = why_not_tiled(rows, inner, columns, dtype)
+    return f"BLAS, {why}" if why else "tiles"
 
 
 def _row(stage: str, n: int, of: str, each: Cost) -> Row:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from graphtheta.base.costs import GATHERED, SPARSE_PRODUCT
+from graphtheta.base.costs import GATHERED, MULTIPLIED, SPARSE_MULTIPLIED
 from graphtheta.engine.layer.dry_run import Operation, Probe
 from graphtheta.engine.layer.traffic import Widths
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.edge.cost import operation_flops
+from graphtheta.ops.functions.recurrence import Called
 
 
 class Step(NamedTuple):
@@ -65,14 +66,21 @@ def level_work(
 
 def row_work(probe: Probe, superstep: int, stage: str, density: float = 1.0) -> float:
     """Multiply-adds of the node operations of a stage for each row, with arguments as above."""
-    # products that read the features are the first one, and those beside it
-    first = next((o for o in probe.operations if _multiplies(o)), None)
-    features = None if first is None else (first.superstep, first.inputs[0])
-    stored = min(1.0, SPARSE_PRODUCT * density)
+    stored = min(1.0, SPARSE_MULTIPLIED / MULTIPLIED * density)
     return sum(
-        _work(o) * (stored if _multiplies(o) and (o.superstep, o.inputs[0]) == features else 1.0)
+        _work(o) * (stored if reads_features(probe, o) else 1.0)
         for o in probe.operations
         if o.superstep == superstep and o.stage == stage and o.name != "gather"
+    )
+
+
+def reads_features(probe: Probe, o: Operation) -> bool:
+    """Whether an operation is a product of the features: the first one, or one beside it."""
+    first = next((each for each in probe.operations if is_product(each)), None)
+    return (
+        first is not None
+        and is_product(o)
+        and (o.superstep, o.inputs[0]) == (first.superstep, first.inputs[0])
     )
 
 
@@ -80,6 +88,7 @@ def _work(o: Operation) -> float:
     return operation_flops(PRIMITIVES.get(o.name), o.inputs, o.outputs[0]) / 2
 
 
-def _multiplies(o: Operation) -> bool:
+def is_product(o: Operation | Called) -> bool:
+    """Whether an operation multiplies matrices."""
     prim = PRIMITIVES.get(o.name)
     return prim is not None and prim.traits.work == "contraction"
