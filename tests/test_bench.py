@@ -231,6 +231,18 @@ def test_sampled_steps_are_timed(tmp_path: Path) -> None:
 
 
 @pytest.mark.second
+def test_parts_of_steps_have_limits(tmp_path: Path) -> None:
+    words = ("--limits", "--scale", "8", "--steps", "3", "--only", "gcn", "sampled")
+    rows = run_bench("step", tmp_path, *words)
+    parts = {(row["run"], row["part"]): row for row in rows}
+    assert len(parts) == 2 * 8 and all(row["ms"] >= 0 for row in rows)
+    for run, more in (("gcn", "evaluation"), ("sampled", "sampling")):
+        for part in ("products", "sums over edges", "elementwise", "optimiser", more):
+            assert parts[run, part]["ms"] > 0 and parts[run, part]["limit"] > 0
+        assert parts[run, "interpreter"]["limit"] is None
+
+
+@pytest.mark.second
 @pytest.mark.reference
 def test_accuracy_is_measured_over_seconds(tmp_path: Path) -> None:
     words = ("--graphs", GRAPH, "--ways", "global", "auto", "--seeds", "2", "--seconds", "0.01")
