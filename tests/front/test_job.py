@@ -278,3 +278,8 @@ def test_values_of_a_file_are_those_of_yaml_1_2(line: str, tmp_path: Path) -> No
 @example("~").via("null")
 def test_any_text_is_read_as_it_was_written(text: str) -> None:
     assert yaml.load(write_mapping({"out": text}), KeyLoader) == {"out": text}
+
+
+def test_a_job_prints_as_what_was_given() -> None:
+    assert repr(Job(lr=0.5, dataset="ring")) == "Job(dataset='ring', lr=0.5)"
+    assert repr(Job()) == "Job()"

@@ -56,6 +56,23 @@ def test_tensorboard_has_every_metric_by_update(monkeypatch: pytest.MonkeyPatch)
     assert {c[1] for c in recorder.calls[:-1]} >= {"train/f1_macro", "test/ece", "seconds"}
 
 
+def test_tensorboard_is_in_the_folder_that_training_chooses(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folders: list[str] = []
+
+    def writer(folder: str) -> Recorder:
+        folders.append(folder)
+        return Recorder()
+
+    monkeypatch.setitem(sys.modules, "tensorboardX", SimpleNamespace(SummaryWriter=writer))
+    for _ in range(2):
+        trainer = gt.Trainer("gcn", dataset="ring", epochs=1, keep=1, backend="reference")
+        trainer.fit(callbacks=[gt.TensorBoard(trainer)])
+    assert folders == ["runs/ring-gcn-global/tensorboard", "runs/ring-gcn-global-2/tensorboard"]
+
+
 def test_mlflow_has_the_keys_of_the_job_and_the_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", mlflow := Recorder())
     result = run_simulated(2, fitted, gt.MLflow, experiment="graphs", uri="runs")[0]
