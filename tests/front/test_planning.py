@@ -205,6 +205,9 @@ EPOCHS: dict[str, tuple[int, dict[str, Any]]] = {
     "totals of a global batch": (3, {"model": "sage", "dropout": 0.0, "precompute": "yes"}),
     "proximity": (2, {**SAMPLED, "order": "proximity"}),
     "narrow halo": (3, {"model": "gcn", "halo": "bf16", "hidden": 16}),
+    "short values": (3, {"model": "gcn", "values": "bfloat16", "hidden": 16}),
+    "short values of attention": (2, {"model": "gat", "values": "bfloat16", "hidden": 16}),
+    "short values alone": (3, {**ALONE, "values": "bfloat16", "hidden": 16}),
     "bns": (3, {"model": "gcn", "exchange": "bns:rate=0.3", "partitioner": "1d-dst"}),
     "pipegcn": (3, {"model": "gcn", "exchange": "pipegcn", "partitioner": "1d-dst"}),
     "learned features": (3, {"model": "gcn", "embedding": 5, "partitioner": "vertex-cut"}),
@@ -220,6 +223,8 @@ def test_an_epoch_is_exact(name: str) -> None:
     job = gt.Job(**{**KEYS, **keys})
     machines = 2 if job.machine_cache != "0" else 1
     graph = GRAPH.replace(x=None) if job.embedding else GRAPH
+    if job.values == "bfloat16":
+        graph = graph.replace(x=np.ones((graph.n_nodes, 21), np.float32))
     held = skeleton(job, graph)
     (row,) = planned(held, [job], [size], SPEED, [job.mode], size // machines, views=sys.maxsize)
 

@@ -13,6 +13,7 @@ from time import thread_time
 
 import numpy as np
 
+from graphtheta.base.bfloat16 import BFLOAT16, is_wide
 from graphtheta.base.memory import peak_bytes, resident_bytes, total_bytes
 from graphtheta.base.sparse import is_sparse
 from graphtheta.engine.comm.communicator import Comm
@@ -23,6 +24,7 @@ from graphtheta.engine.partition.message import halo_scope
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT
 from graphtheta.engine.store.column import Column, Role
+from graphtheta.engine.store.short import ShortColumn, short_column
 from graphtheta.engine.store.store import ColumnStore
 from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.strategy.task import Task
@@ -246,11 +248,11 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
     _check_predictable(job)
     features = graph.x
     dtype = np.dtype(job.dtype)
-    blank = (
-        {"x": int(np.prod(features.shape[1:])) * dtype.itemsize}
-        if isinstance(features, np.ndarray)
-        else {}
-    )
+    blank = {}
+    if isinstance(features, np.ndarray):
+        width = features.shape[1:]
+        short = job.values == "bfloat16" and is_wide(width, dtype)
+        blank["x"] = int(np.prod(width)) * (BFLOAT16 if short else dtype).itemsize
     prepared = prepare_job(
         job, graph.replace(x=BlankColumn(features.shape, features.dtype)) if blank else graph, model
     )
@@ -303,11 +305,11 @@ def _with_learned(job: Job, graph: Graph, partition: Partition) -> tuple[Partiti
     )
 
 
-def _blank(role: Role, n: int, like: Column, nbytes: int) -> BlankColumn:
+def _blank(role: Role, n: int, like: Column, nbytes: int) -> Column:
     """A blank column of n rows in place of another one."""
-    return (BlankTable if role is Role.LEARNED else BlankColumn)(
-        (n, *like.shape[1:]), like.dtype, nbytes
-    )
+    kind = BlankTable if role is Role.LEARNED else BlankColumn
+    column = kind((n, *like.shape[1:]), like.dtype, nbytes)
+    return short_column(column) if isinstance(like, ShortColumn) else column
 
 
 def _check_predictable(job: Job) -> None:

@@ -15,6 +15,7 @@ from math import prod
 
 import numpy as np
 
+from graphtheta.base.bfloat16 import BFLOAT16
 from graphtheta.base.costs import (
     CHECKPOINT_COPIES,
     CHUNKS_ALIVE,
@@ -114,6 +115,7 @@ def memory_bound(
     dealt: int = 1,
     gradients: int = GRADIENTS_ALIVE,
     scored: PairCounts = NO_PAIRS,
+    short: bool = False,
 ) -> MemoryBound:
     """The most that training holds on this worker.
 
@@ -134,6 +136,7 @@ def memory_bound(
         gradients: Gradients of intermediate values that are alive at once, in units of the widest
             value.
         scored: Pairs of nodes that the workers score.
+        short: Whether edges read copies of node values as bfloat16.
 
     Returns:
         Bytes by purpose; ``partition`` counts memory that is allocated already.
@@ -190,12 +193,11 @@ def memory_bound(
         + scored.held * (HELD_PAIR_BYTES + score)
     )
     pairs += scored.ranked * (RANKED_PAIR_BYTES + score)
+    copied = BFLOAT16.itemsize * (probe.halo_width + deferred) if short else 0
+    stored = probe.node_width + deferred + gradients * (probe.widest + deferred)
     return MemoryBound(
         partition=partition_bytes,
-        values=in_flight
-        * (probe.node_width + deferred + gradients * (probe.widest + deferred))
-        * rows
-        * itemsize,
+        values=in_flight * (stored * itemsize + copied) * rows,
         halo=in_flight * halo * itemsize,
         edges=in_flight * (score * edges + of_pairs),
         pairs=round(pairs),

@@ -380,6 +380,7 @@ def memory_of(
         dealt=size if job.mode != "cooperative" else 1,
         gradients=gradients,
         scored=scored,
+        short=job.values == "bfloat16",
     )
 
 
