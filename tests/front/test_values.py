@@ -168,7 +168,9 @@ def test_a_run_is_resumed_and_read_again(tmp_path: Path) -> None:
     np.testing.assert_array_equal(resumed.on(WIDE).predict()[1], every)
     np.testing.assert_allclose(resumed.predict([4, 2])[1], every[[4, 2]], rtol=1e-3, atol=1e-5)
     with pytest.raises(ConfigError, match="values"):
-        gt.Trainer(graph=WIDE, epochs=5, out=out, resume=True, **{**keys, "values": "float32"})
+        gt.Trainer(
+            graph=WIDE, epochs=5, out=out, resume=True, **{**keys, "values": "float32"}
+        ).fit()
 
 
 @pytest.mark.parametrize(
