@@ -86,7 +86,8 @@ BAD_USAGE = 2
 
 def usage() -> str:
     """The text of ``graphtheta --help``."""
-    lines = "\n".join(f"  {name.ljust(10)}{about}" for name, (_, about) in COMMANDS.items())
+    width = max(map(len, COMMANDS)) + 2
+    lines = "\n".join(f"  {name.ljust(width)}{about}" for name, (_, about) in COMMANDS.items())
     return (
         f"graphtheta {graphtheta.__version__}: distributed graph learning on CPUs\n\nusage:"
         f" graphtheta COMMAND [flags]\n\n{lines}\n\ngraphtheta COMMAND --help shows its flags. On"

@@ -480,8 +480,13 @@ def libraries_of_the_second_stage() -> set[str]:
     """Names to import; adbc-driver-sqlite>=1.0 is imported as adbc_driver_sqlite."""
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg", encoding="utf-8")
-    extra = settings["options.extras_require"]["libraries"].split()
-    return {re.split("[<>]", word)[0].replace("-", "_") for word in extra}
+
+    def names(extra: str) -> set[str]:
+        words = settings["options.extras_require"][extra].split()
+        return {re.split("[<>]", word)[0].replace("-", "_") for word in words}
+
+    # pictures are drawn in the first stage, too
+    return names("libraries") | names("docs") - names("plot")
 
 
 def test_what_needs_a_library_of_the_second_stage_is_in_it() -> None:

@@ -60,7 +60,7 @@ def launch(ranks: int, *words: str, cwd: Path) -> subprocess.CompletedProcess[st
 def test_usage_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     told = capsys.readouterr().out
-    assert all(name in told for name in COMMANDS)
+    assert all(f"\n  {name} " in told for name in COMMANDS)
     assert main([]) == 2
 
 

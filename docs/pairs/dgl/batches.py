@@ -11,12 +11,19 @@ class Net(torch.nn.Module):
         self.last = SAGEConv(hidden, d_out, "mean")
 
     def forward(self, blocks):
-        h = F.relu(self.first(blocks[0], blocks[0].srcdata["x"]))
+        h = F.relu(
+            self.first(blocks[0], blocks[0].srcdata["x"])
+        )
         return self.last(blocks[1], h)
 
 
 def train(
-    model, g, epochs, fanout=(10, 5), batch_size=32, shuffle=True
+    model,
+    g,
+    epochs,
+    fanout=(10, 5),
+    batch_size=32,
+    shuffle=True,
 ):
     targets = g.ndata["train"].nonzero().flatten()
     loader = DataLoader(

@@ -22,19 +22,31 @@ class Net(torch.nn.Module):
 
 
 def train(model, known, epochs):
-    """known: a graph of the training links, along which messages run."""
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
-    negatives = dgl.dataloading.negative_sampler.GlobalUniform(1)
+    """known: a graph of the training links."""
+    optimiser = torch.optim.Adam(
+        model.parameters(), lr=0.01
+    )
+    negatives = (
+        dgl.dataloading.negative_sampler.GlobalUniform(1)
+    )
     for _ in range(epochs):
         optimiser.zero_grad()
         h = model.encode(known, known.ndata["x"])
-        ends = negatives(known, torch.arange(known.num_edges()))
+        ends = negatives(
+            known, torch.arange(known.num_edges())
+        )
         false = dgl.graph(ends, num_nodes=known.num_nodes())
-        right, wrong = model.decode(known, h), model.decode(false, h)
+        right, wrong = (
+            model.decode(known, h),
+            model.decode(false, h),
+        )
         loss = F.binary_cross_entropy_with_logits(
             torch.cat([right, wrong]),
             torch.cat(
-                [torch.ones_like(right), torch.zeros_like(wrong)]
+                [
+                    torch.ones_like(right),
+                    torch.zeros_like(wrong),
+                ]
             ),
         )
         loss.backward()

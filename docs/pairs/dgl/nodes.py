@@ -5,14 +5,21 @@ from dgl.nn import GATConv, GraphConv, SAGEConv
 
 LAYERS = {
     "gcn": GraphConv,
-    "sage": lambda d_in, d_out: SAGEConv(d_in, d_out, "mean"),
-    "gat": lambda d_in, d_out: GATConv(d_in, d_out, num_heads=1),
+    "sage": lambda d_in, d_out: SAGEConv(
+        d_in, d_out, "mean"
+    ),
+    "gat": lambda d_in, d_out: GATConv(
+        d_in, d_out, num_heads=1
+    ),
 }
 
 
 def graph_of(edge_index, x, y, train):
     g = dgl.graph(tuple(edge_index), num_nodes=len(x))
-    g.ndata["x"], g.ndata["y"] = torch.tensor(x), torch.tensor(y)
+    g.ndata["x"], g.ndata["y"] = (
+        torch.tensor(x),
+        torch.tensor(y),
+    )
     g.ndata["train"] = torch.tensor(train)
     return g
 

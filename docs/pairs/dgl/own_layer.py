@@ -11,7 +11,11 @@ class Attention(torch.nn.Module):
         self.score = torch.nn.Linear(2 * d_out + d_edge, 1)
 
     def message(self, edges):
-        ends = [edges.src["z"], edges.dst["z"], edges.data["feat"]]
+        ends = [
+            edges.src["z"],
+            edges.dst["z"],
+            edges.data["feat"],
+        ]
         score = self.score(torch.cat(ends, dim=-1))
         return {"score": F.leaky_relu(score, 0.2)}
 
@@ -21,7 +25,8 @@ class Attention(torch.nn.Module):
             g.apply_edges(self.message)
             g.edata["a"] = edge_softmax(g, g.edata["score"])
             g.update_all(
-                fn.u_mul_e("z", "a", "m"), fn.sum("m", "total")
+                fn.u_mul_e("z", "a", "m"),
+                fn.sum("m", "total"),
             )
             return F.elu(g.ndata["total"]) + g.ndata["z"]
 

@@ -10,7 +10,10 @@ def graph_of(edges, x):
         for (first, name, last), ends in edges.items()
     }
     g = dgl.heterograph(
-        {name: tuple(ends) for name, ends in (edges | back).items()},
+        {
+            name: tuple(ends)
+            for name, ends in (edges | back).items()
+        },
         {name: len(value) for name, value in x.items()},
     )
     for name, value in x.items():
@@ -24,7 +27,9 @@ class Net(torch.nn.Module):
         self.embed = torch.nn.ModuleDict(
             {
                 name: torch.nn.Linear(
-                    g.nodes[name].data["x"].shape[1], hidden, bias=False
+                    g.nodes[name].data["x"].shape[1],
+                    hidden,
+                    bias=False,
                 )
                 for name in g.ntypes
             }
@@ -46,4 +51,6 @@ class Net(torch.nn.Module):
             for name in g.ntypes
         }
         h = self.first(g, h)
-        return self.last(g, {name: x.relu() for name, x in h.items()})
+        return self.last(
+            g, {name: x.relu() for name, x in h.items()}
+        )

@@ -2,7 +2,12 @@ import graphtheta as gt
 
 
 def train(
-    model, graph, epochs, fanout=(10, 5), batch_size=32, order="random"
+    model,
+    graph,
+    epochs,
+    fanout=(10, 5),
+    batch_size=32,
+    order="random",
 ):
     trainer = gt.Trainer(
         model,

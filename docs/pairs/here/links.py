@@ -2,7 +2,7 @@ import graphtheta as gt
 
 
 def trainer_of(graph, epochs):
-    """Holds out links, and leaves them out of the messages."""
+    """Holds out links, which carry no messages."""
     return gt.Trainer(
         "sage",
         graph,

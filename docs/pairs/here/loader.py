@@ -5,7 +5,12 @@ import graphtheta as gt
 
 
 def train(
-    model, graph, epochs, fanout=(5, 5), batch_size=32, order="random"
+    model,
+    graph,
+    epochs,
+    fanout=(5, 5),
+    batch_size=32,
+    order="random",
 ):
     loader = gt.Loader(
         graph,
@@ -23,7 +28,9 @@ def train(
         for batch in loader:
             optimiser.zero_grad()
             n = batch.batch_size
-            loss = F.cross_entropy(model(batch)[:n], batch.y[:n])
+            loss = F.cross_entropy(
+                model(batch)[:n], batch.y[:n]
+            )
             loss.backward()
             optimiser.step()
             total += loss.item()

@@ -8,7 +8,9 @@ LAYERS = {
 
 
 def graph_of(edge_index, x, y, train):
-    return gt.Graph(edge_index, len(x), x=x, y=y, train=train)
+    return gt.Graph(
+        edge_index, len(x), x=x, y=y, train=train
+    )
 
 
 class Net(gt.Model):
@@ -17,12 +19,18 @@ class Net(gt.Model):
         self.last = LAYERS[layer](hidden, d_out)
 
     def forward(self, graph):
-        return self.last(graph, gt.relu(self.first(graph, graph.x)))
+        return self.last(
+            graph, gt.relu(self.first(graph, graph.x))
+        )
 
 
 def train(model, graph, epochs):
     trainer = gt.Trainer(
-        model, graph, epochs=epochs, lr=0.01, weight_decay=5e-4
+        model,
+        graph,
+        epochs=epochs,
+        lr=0.01,
+        weight_decay=5e-4,
     )
     return [row["loss"] for row in trainer.fit().history]
 

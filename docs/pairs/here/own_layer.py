@@ -12,7 +12,9 @@ class Attention(gt.Layer):
         return {"z": self.weight(node.h)}
 
     def gather(self, edge):
-        ends = gt.concat([edge.src.z, edge.dst.z, edge.attr])
+        ends = gt.concat(
+            [edge.src.z, edge.dst.z, edge.attr]
+        )
         score = gt.leaky_relu(self.score(ends), 0.2)
         return gt.softmax(score) * edge.src.z
 

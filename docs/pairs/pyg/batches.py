@@ -4,7 +4,12 @@ from torch_geometric.loader import NeighborLoader
 
 
 def train(
-    model, data, epochs, fanout=(10, 5), batch_size=32, shuffle=True
+    model,
+    data,
+    epochs,
+    fanout=(10, 5),
+    batch_size=32,
+    shuffle=True,
 ):
     loader = NeighborLoader(
         data,
@@ -22,7 +27,9 @@ def train(
         for batch in loader:
             optimiser.zero_grad()
             n = batch.batch_size
-            loss = F.cross_entropy(model(batch)[:n], batch.y[:n])
+            loss = F.cross_entropy(
+                model(batch)[:n], batch.y[:n]
+            )
             loss.backward()
             optimiser.step()
             total += loss.item()

@@ -19,17 +19,25 @@ class Net(torch.nn.Module):
 
 
 def train(model, x, known, epochs):
-    """known [2, n]: training links, along which messages run."""
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    """known: training links, which carry messages."""
+    optimiser = torch.optim.Adam(
+        model.parameters(), lr=0.01
+    )
     for _ in range(epochs):
         optimiser.zero_grad()
         h = model.encode(x, known)
         false = negative_sampling(known, len(x))
-        right, wrong = model.decode(h, known), model.decode(h, false)
+        right, wrong = (
+            model.decode(h, known),
+            model.decode(h, false),
+        )
         loss = F.binary_cross_entropy_with_logits(
             torch.cat([right, wrong]),
             torch.cat(
-                [torch.ones_like(right), torch.zeros_like(wrong)]
+                [
+                    torch.ones_like(right),
+                    torch.zeros_like(wrong),
+                ]
             ),
         )
         loss.backward()

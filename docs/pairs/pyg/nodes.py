@@ -7,8 +7,14 @@ LAYERS = {"gcn": GCNConv, "sage": SAGEConv, "gat": GATConv}
 
 
 def graph_of(edge_index, x, y, train):
-    data = Data(edge_index=torch.tensor(edge_index), x=torch.tensor(x))
-    data.y, data.train_mask = torch.tensor(y), torch.tensor(train)
+    data = Data(
+        edge_index=torch.tensor(edge_index),
+        x=torch.tensor(x),
+    )
+    data.y, data.train_mask = (
+        torch.tensor(y),
+        torch.tensor(train),
+    )
     return data
 
 
@@ -31,7 +37,9 @@ def train(model, data, epochs):
     for _ in range(epochs):
         optimiser.zero_grad()
         mask = data.train_mask
-        loss = F.cross_entropy(model(data)[mask], data.y[mask])
+        loss = F.cross_entropy(
+            model(data)[mask], data.y[mask]
+        )
         loss.backward()
         optimiser.step()
         losses.append(loss.item())

@@ -12,7 +12,9 @@ class Attention(MessagePassing):
 
     def forward(self, x, edge_index, edge_attr):
         z = self.weight(x)
-        total = self.propagate(edge_index, z=z, edge_attr=edge_attr)
+        total = self.propagate(
+            edge_index, z=z, edge_attr=edge_attr
+        )
         return F.elu(total) + z
 
     def message(self, z_i, z_j, edge_attr, index, size_i):
@@ -28,5 +30,7 @@ class Net(torch.nn.Module):
         self.last = Attention(hidden, d_out, d_edge)
 
     def forward(self, data):
-        h = self.first(data.x, data.edge_index, data.edge_attr)
+        h = self.first(
+            data.x, data.edge_index, data.edge_attr
+        )
         return self.last(h, data.edge_index, data.edge_attr)

@@ -20,14 +20,19 @@ class Net(torch.nn.Module):
         self.embed = torch.nn.ModuleDict(
             {
                 name: torch.nn.Linear(
-                    data[name].num_features, hidden, bias=False
+                    data[name].num_features,
+                    hidden,
+                    bias=False,
                 )
                 for name in data.node_types
             }
         )
         self.first, self.last = (
             HeteroConv(
-                {name: SAGEConv(hidden, d) for name in data.edge_types},
+                {
+                    name: SAGEConv(hidden, d)
+                    for name in data.edge_types
+                },
                 aggr="sum",
             )
             for d in (hidden, d_out)
@@ -35,7 +40,8 @@ class Net(torch.nn.Module):
 
     def forward(self, data):
         h = {
-            name: self.embed[name](x) for name, x in data.x_dict.items()
+            name: self.embed[name](x)
+            for name, x in data.x_dict.items()
         }
         h = self.first(h, data.edge_index_dict)
         h = {name: x.relu() for name, x in h.items()}
