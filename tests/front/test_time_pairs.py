@@ -218,14 +218,14 @@ def test_a_prediction_reads_all_of_the_past_and_nothing_later(task, time):
     np.testing.assert_allclose(out[of], past.predict()[1][of], rtol=1e-12)
 
 
-@pytest.mark.parametrize("task", TASKS)
+# each task meets both numbers of workers
 @pytest.mark.parametrize(
-    ("size", "graph", "keys"),
+    ("task", "size", "graph", "keys"),
     [
-        (2, GRAPH, {}),
-        (3, GRAPH, {"sampler": "temporal:grain=3"}),
-        (3, GRAPH, {"mode": "independent", "views_per_step": 3}),
-        (2, FLOATS, {"sampler": "temporal:strategy=last"}),
+        ("edge", 2, GRAPH, {}),
+        ("edge", 3, GRAPH, {"sampler": "temporal:grain=3"}),
+        ("link", 3, GRAPH, {"mode": "independent", "views_per_step": 3}),
+        ("link", 2, FLOATS, {"sampler": "temporal:strategy=last"}),
     ],
     ids=["together", "grain", "independent", "floats"],
 )
