@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from stages import stages
+from warm.communities import import_networkit
 from warm.reference import VARIABLE
 
 from graphtheta.base import private
@@ -85,6 +86,12 @@ def kernel_cache(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRAPHTHETA_CACHE", os.environ.get("GRAPHTHETA_CACHE", str(folder)))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def communities() -> None:
+    """The first test that asks for communities does not wait for libraries that draw."""
+    import_networkit()
 
 
 @pytest.fixture(autouse=True)

@@ -189,6 +189,7 @@ def attempt(made: Path, folder: Path, words: list[str], places: list[tuple[str, 
         os.chdir(before)
 
 
+@pytest.mark.usefixtures("without_charts")
 @pytest.mark.second
 def test_the_commands_work_where_nothing_is_in_the_way(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -201,6 +202,7 @@ def test_the_commands_work_where_nothing_is_in_the_way(
         assert main(words) == 0, name
 
 
+@pytest.mark.usefixtures("without_charts")
 @pytest.mark.one_in(4)
 @pytest.mark.second
 @pytest.mark.parametrize("command", COMMANDS)

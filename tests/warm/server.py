@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numba
+from communities import import_networkit
 from reference import VARIABLE
 
 from graphtheta.engine.comm.serial import SerialComm
@@ -233,6 +234,7 @@ def main() -> None:
     listener = socket.socket(fileno=int(sys.argv[1]))
     for name in MODULES:
         importlib.import_module(name)
+    import_networkit()
     gc.freeze()
     request = Server(listener).serve()
     try:
