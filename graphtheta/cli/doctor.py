@@ -438,15 +438,17 @@ def this_job() -> Finding:
         comm = start()
     except (CommError, ConfigError) as error:
         return FAIL, str(error), ""
-    mine = (platform.node(), threads().count, available_cores())
+    mine = (platform.node(), threads().count, available_cores(), os.cpu_count() or 1)
     counts: dict[str, list[int]] = {}
     cores: dict[str, set[int]] = {}
-    for machine, count, its in comm.all_gather(mine):
+    in_all: dict[str, int] = {}
+    for machine, count, its, all_cores in comm.all_gather(mine):
         counts.setdefault(machine, []).append(count)
         cores.setdefault(machine, set()).update(its)
+        in_all[machine] = all_cores
     lines = [
-        f"{len(counts[machine])} on {machine} with {span(counts[machine])} threads each, on"
-        f" {len(cores[machine])} cores"
+        f"{len(counts[machine])} on {machine} with {span(counts[machine])} thread(s) each, on"
+        f" {len(cores[machine])} of {in_all[machine]} cores"
         for machine in counts
     ]
     if len(lines) > NAMED:

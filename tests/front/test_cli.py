@@ -316,7 +316,7 @@ def test_doctor_looks_at_the_job_in_which_it_runs(tmp_path: Path) -> None:
     done = launch(2, "doctor", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.search(
-        r"this job   2 ranks: 2 on \S+ with \d+ threads each, on \d+ cores", done.stdout
+        r"this job   2 ranks: 2 on \S+ with \d+ thread\(s\) each, on \d+ of \d+ cores", done.stdout
     )
     assert "two ranks" not in done.stdout and done.stdout.count("this job") == 1
 
