@@ -414,7 +414,8 @@ class GraphArrays(HintsAtNames):
         node, edge = (
             mask is not None and bool(mask.any()) for mask in (self.train, self.edge_train)
         )
-        if not node and not edge and self.label_kind == "classes" and not (self.y >= 0).any():
+        classes = self.y if self.label_kind == "classes" else None
+        if not node and not edge and classes is not None and not (classes >= 0).any():
             raise DataError(
                 f"{self.name}: no node has a label, so there is nothing to train on; give y, or"
                 " import the column that has the labels with --label"
