@@ -79,14 +79,12 @@ def trip(comm, graph, placement, direction, dtype):
 def test_integers_travel_exactly(size, halo):
     graph = typed(graphs.random_graph(40, 130))
     for backend in ("reference", "fused"):
-        for placement in graphs.PLACEMENTS:
-            for direction in ("in", "out"):
-                with halo_scope(halo), backend_scope(backend):
-                    check_trip(
-                        graph,
-                        run_simulated(size, trip, graph, placement, direction, "float32"),
-                        direction,
-                    )
+        for i, placement in enumerate(graphs.PLACEMENTS):
+            # every placement has both directions, each on two sizes
+            direction = ("in", "out")[(i + size) % 2]
+            with halo_scope(halo), backend_scope(backend):
+                parts = run_simulated(size, trip, graph, placement, direction, "float32")
+            check_trip(graph, parts, direction)
 
 
 @pytest.mark.parametrize("name", graphs.odd_graphs())
