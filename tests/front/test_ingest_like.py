@@ -197,6 +197,7 @@ FAULTS = {
         r"features \(--features\) is that of .*old.store",
     ),
     "another rule": ({}, {"missing": "zero"}, r"missing \(--missing\) is that of"),
+    "another rule of a column": ({}, {"missing": "city=mode"}, r"missing \(--missing\) is that of"),
     "another scale": ({}, {"scale": "none"}, r"scale \(--scale\) is that of"),
     "a column that is to be renamed": (
         {},

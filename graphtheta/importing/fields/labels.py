@@ -14,18 +14,9 @@ from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.columns import listed
 from graphtheta.graph.data.labels import LabelForm, label_form
 from graphtheta.graph.data.validation import MOST_CLASSES
-from graphtheta.importing.fields.base import (
-    Codes,
-    Field,
-    Numbers,
-    Output,
-    Wrong,
-    check_categories,
-    element,
-    no_list,
-    read_as,
-    says,
-)
+from graphtheta.importing.fields.base import Field, Output, Wrong, element, no_list, read_as, says
+from graphtheta.importing.fields.codes import Codes, check_categories
+from graphtheta.importing.fields.numbers import Numbers
 from graphtheta.importing.tables.arrow import (
     TEXT,
     WHOLE,

@@ -12,17 +12,10 @@ import pyarrow.compute as pc
 from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.columns import TAKEN, TIME_UNITS, is_attribute
-from graphtheta.importing.fields.base import (
-    Codes,
-    Field,
-    Numbers,
-    Output,
-    Wrong,
-    no_list,
-    read_as,
-    says,
-)
+from graphtheta.importing.fields.base import Field, Output, Wrong, no_list, read_as, says
+from graphtheta.importing.fields.codes import Codes
 from graphtheta.importing.fields.dates import is_date, time_type
+from graphtheta.importing.fields.numbers import Numbers
 from graphtheta.importing.tables.arrow import (
     BOOL,
     FLOAT,

@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import DataError
 from graphtheta.graph.data.scale import SCALES
-from graphtheta.importing.fields.base import Codes, Field, Numbers, Output, Wrong
+from graphtheta.importing.fields.base import Field, Output, Wrong
+from graphtheta.importing.fields.codes import Codes
+from graphtheta.importing.fields.numbers import Numbers
 from graphtheta.importing.tables.text import without_point
 
 SCALE = SCALES["x"]

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.graph.data.scale import Scale, varying
-from graphtheta.importing.fields.base import Numbers
 from graphtheta.importing.fields.filling import rows_of
+from graphtheta.importing.fields.numbers import Numbers
 from graphtheta.importing.fields.statistics import Moments
 
 

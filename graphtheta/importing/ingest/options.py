@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from graphtheta.base.arguments import matches, misfit
 from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.importing.fields.base import Codes, Field, Ids, Numbers
+from graphtheta.importing.fields.base import Field, Ids
+from graphtheta.importing.fields.codes import Codes
 from graphtheta.importing.fields.filling import RULES, Filling
 from graphtheta.importing.fields.labels import Labelled, label_field
 from graphtheta.importing.fields.named import (
@@ -23,6 +24,7 @@ from graphtheta.importing.fields.named import (
     split_field,
     stated,
 )
+from graphtheta.importing.fields.numbers import Numbers
 from graphtheta.importing.fields.one_hot import Beside, Indicators, OneHot
 from graphtheta.importing.fields.scaled import Scaled
 from graphtheta.importing.fields.sparse import SparseRows

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.graph.store.manifest import is_store, read_manifest
 from graphtheta.importing.ingest.opening import Tables
-from graphtheta.importing.ingest.options import OF_EDGES, OF_NODES, Options
+from graphtheta.importing.ingest.options import OF_EDGES, OF_NODES, Options, rules_of
 from graphtheta.run.job.keyfile import JOB_FILE, read_mapping
 
 KEY = "recipe"
@@ -117,12 +117,16 @@ def options_like(given: Mapping[str, Any], recipe: Recipe, store: str) -> Option
     Raises:
         ConfigError: One is given that the other one decides, and is another.
     """
-    own = Options(**given)
     other = Options(**recipe.options)
     for key in DECIDED:
+        wanted = getattr(other, key)
+        value = given.get(key, wanted)
+        if isinstance(wanted, tuple):
+            value = (value,) if isinstance(value, str) else tuple(value or ())
+        if key == "missing" and isinstance(value, str):
+            value = rules_of(value)
         # without answers, labels may be left out
-        dropped = key in ("label", "edge_label") and not getattr(own, key)
-        if key in given and not dropped and getattr(own, key) != getattr(other, key):
+        if value != wanted and (value or key not in ("label", "edge_label")):
             raise ConfigError(
                 f"{key} (--{key.replace('_', '-')}) is that of {store} (--like); leave it out, or"
                 " import without --like"
