@@ -227,11 +227,13 @@ def _svg(fig: Any, about: str) -> str:
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
+    # without annotations
+    canvas_of: Any = FigureCanvasSVG
     out = io.StringIO()
     # the salt names clip paths: different for each chart of a page, and the same in every run
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": about}):
         # fig.savefig draws a figure once more, to place what is in it; to draw is to place too
-        FigureCanvasSVG(fig).print_svg(
+        canvas_of(fig).print_svg(
             out, metadata={"Creator": None, "Date": None, "Format": None, "Type": None}
         )
     text = out.getvalue()
