@@ -21,10 +21,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from graphtheta.base.bfloat16 import is_wide
+
 from ...ops.autodiff.expr import COMPUTED, Expr
 from ...ops.autodiff.tape import needs_grad
 from ...ops.edge.program import Phase
-from ...ops.rows.bfloat16 import shortened
+from ...ops.rows.bfloat16 import rounded
 from ..partition.message import Columns, Layout, as_integers, halo_mode
 from ..view.level import Level
 from .edge_stage import Inputs
@@ -234,7 +236,10 @@ def _further(phase: Phase) -> tuple[int, int, int]:
 
 def _stored(columns: Columns, short: bool) -> Columns:
     """Columns as they are sent, wide ones of float32 as bfloat16 if ``short``."""
-    return {name: shortened(x) if short else x for name, x in columns.items()}
+    return {
+        name: rounded(x) if short and is_wide(x.shape[1:], x.dtype) else x
+        for name, x in columns.items()
+    }
 
 
 def _read(phase: Phase, end: str, only: Collection[str] | None, short: bool = False) -> int:

@@ -8,45 +8,47 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic
+from numba.np.numpy_support import carray
 
+from ..lanes import intrinsic_with
 from ..prefetch import LINE, prefetch
 
 # rows between one that is read and one that is prefetched
 AHEAD = 16
 
 
-@intrinsic
-def _pointer(typing, address):  # type: ignore[no-untyped-def]
+def _as_pointer(typing: Any, address: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
 
     return types.voidptr(types.int64), generate
 
 
+_pointer = intrinsic_with(["address"], _as_pointer)
+
+
 @njit(inline="always")
 def _place(numbers, i):  # type: ignore[no-untyped-def]
     """Which row of the array is row i."""
-    return numba.carray(_pointer(numbers + 8 * i), (1,), np.int64)[0] if numbers else i
+    return carray(_pointer(numbers + 8 * i), (1,), np.int64)[0] if numbers else i
 
 
 @njit(inline="always")
 def _numbers(base, stride, numbers, i, width):  # type: ignore[no-untyped-def]
     """Row i."""
-    return numba.carray(_pointer(base + _place(numbers, i) * stride), (width,), np.uint16)
+    return carray(_pointer(base + _place(numbers, i) * stride), (width,), np.uint16)
 
 
 @njit(inline="always")
 def _prefetched(base, stride, numbers, i, last, width):  # type: ignore[no-untyped-def]
     """Prefetch a row that is read later."""
-    rows = numba.carray(_pointer(base), (1, stride), np.uint8)
+    rows = carray(_pointer(base), (1, stride), np.uint8)
     place = _place(numbers, min(i + AHEAD, last))
     for line in range(0, 2 * width, LINE):
-        prefetch(rows, place, line // LINE)
+        prefetch(rows, place, line // LINE)  # type: ignore[call-arg]
 
 
 @njit
@@ -69,7 +71,7 @@ def pair_rows(base, stride, numbers, begin, end, last, width, out, out_stride): 
         _prefetched(base, stride, numbers, i, last, width)
         _prefetched(base, stride, numbers, i + 1, last, width)
         lower = _numbers(base, stride, numbers, i, width)
-        into = numba.carray(_pointer(out + (i - begin) // 2 * out_stride), (width,), np.uint32)
+        into = carray(_pointer(out + (i - begin) // 2 * out_stride), (width,), np.uint32)
         if i + 1 < end:
             upper = _numbers(base, stride, numbers, i + 1, width)
             for k in range(width):
@@ -86,7 +88,7 @@ def expand_rows(base, stride, numbers, begin, end, last, width, out, out_stride)
     for i in range(begin, end):
         _prefetched(base, stride, numbers, i, last, width)
         row = _numbers(base, stride, numbers, i, width)
-        into = numba.carray(_pointer(out + (i - begin) * out_stride), (width,), np.uint32)
+        into = carray(_pointer(out + (i - begin) * out_stride), (width,), np.uint32)
         for k in range(width):
             into[k] = np.uint32(row[k]) << np.uint32(16)
     return end - begin
