@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -65,6 +65,7 @@ from graphtheta.importing.ingest.write import (
 )
 from graphtheta.importing.tables.arrow import TEXT, integers, one
 from graphtheta.importing.tables.progress import Progress
+from graphtheta.importing.tables.source import Source
 
 # files of rows that wait
 WAITING = re.compile(r"\w+")
@@ -259,33 +260,41 @@ class _Import:
         names = [name for table in (source, nodes) if table is not None for name in table.types()]
         require(list(options.types), dict.fromkeys(names, TEXT), self._tables.source, "--types")
         self._kind = id_kind(options, source, nodes)
-        read: list[ReadTable | None] = [None, None]
-        tables = (("edges", source, OF_EDGES, edge_fields), ("nodes", nodes, OF_NODES, node_fields))
-        for i, (table, one_source, keys, make) in enumerate(tables):
-            if one_source is None:
-                continue
-            recipe = self._recipe
-            types = checked_types(
-                options,
-                one_source,
-                keys,
-                may_be_empty=table == "edges",
-                words=recipe.types.get(table) if recipe is not None else None,
-                store=self._store,
-            )
-            used = {column: word_of(types[column]) for column in used_columns(options, table)}
-            self._words[table] = {column: word for column, word in used.items() if word}
-            fields = make(options, one_source, types, self._kind)
+        edges = self._table("edges", source, OF_EDGES, edge_fields)
+        if nodes is None:
+            return edges, None
+        return edges, self._table("nodes", nodes, OF_NODES, node_fields)
+
+    def _table(
+        self, table: str, source: Source, keys: Sequence[str], make: Callable[..., list[Field]]
+    ) -> ReadTable:
+        """A table that is to be read, with its fields, which take what those of the other import
+        learnt.
+
+        Args:
+            table: "edges" or "nodes".
+            source: The table.
+            keys: Options that name its columns.
+            make: Makes its fields.
+        """
+        options = self._options
+        may_be_empty = table == "edges"
+        types = checked_types(
+            options,
+            source,
+            keys,
+            may_be_empty=may_be_empty,
+            words={} if self._recipe is None else self._recipe.types.get(table),
+            store=self._store,
+        )
+        words = {column: word_of(types[column]) for column in used_columns(options, table)}
+        self._words[table] = {column: word for column, word in words.items() if word}
+        fields = make(options, source, types, self._kind)
+        if self._recipe is not None:
             for field in fields:
-                learnt = {} if recipe is None else recipe.fields[table].get(field.key, {})
-                if field.key and learnt:
+                if learnt := self._recipe.fields[table].get(field.key):
                     field.take(learnt, self._store)
-            read[i] = ReadTable(
-                one_source, fields, self._folder / table, may_be_empty=table == "edges"
-            )
-        edges, numbered = read
-        assert edges is not None
-        return edges, numbered
+        return ReadTable(source, fields, self._folder / table, may_be_empty=may_be_empty)
 
     def _told(self, edges: list[Field], nodes: list[Field]) -> list[str]:
         """What became of values that the tables do not have, or that the other store does not know,
