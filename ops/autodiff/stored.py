@@ -13,6 +13,7 @@ import numpy as np
 
 from graphtheta.base.sparse import is_sparse
 
+from ..rows.bfloat16 import rounded
 from ..rows.row_list import ArrayOrList, RowList
 from .space import RowSpace
 from .tape import Var, value_of
@@ -29,8 +30,8 @@ class StoredRows(Var):
         name: Name of the column, for messages.
         lent: The same rows where they are in memory, for products only, which copy a block at a
             time: edges read each row many times, for which one copy is better.
-        short: Returns the first n rows as ``BFLOAT16`` where they are in memory, for products and
-            edges, or None; None for rows that are not stored so. Everything else reads float32.
+        short: Of rows that are rounded to ``BFLOAT16``, for products and edges: returns the first n
+            where they are in memory, or None. Everything else reads float32.
     """
 
     __slots__ = ("_dtype", "_lent", "_listed", "_read", "_shape", "_short", "_value")
@@ -84,8 +85,11 @@ class StoredRows(Var):
 
     @property
     def short(self) -> ArrayOrList | None:
-        """The rows as ``BFLOAT16``; None if they are stored otherwise."""
-        return None if self._short is None else self._short(self._shape[0])
+        """The rows as ``BFLOAT16``, in memory or as read; None if they are not rounded."""
+        if self._short is None:
+            return None
+        rows = self._short(self._shape[0])
+        return rounded(self.value) if rows is None else rows
 
     def cut(self, space: RowSpace) -> StoredRows:
         """The first rows, those of a space nested in this one."""

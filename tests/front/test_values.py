@@ -21,6 +21,7 @@ from graphtheta.engine.layer.context import ActiveGraph
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ConfigError
+from graphtheta.graph.store.from_graph import write_store
 from graphtheta.ops.autodiff.tape import Tape
 from graphtheta.ops.edge.backend.fused import backend_scope
 from graphtheta.ops.rows.bfloat16 import expanded, rounded
@@ -137,6 +138,21 @@ def test_sums_are_those_of_rounded_rows(backend: str, stored: bool) -> None:
         for masters, rows in run_simulated(size, sums):
             found[masters] = rows
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("keys", [{}, MINI, {**MINI, "mode": "independent"}], ids=str)
+def test_features_in_files_are_those_in_memory(keys: dict[str, Any], tmp_path: Path) -> None:
+    write_store(WIDE, tmp_path / "store", SerialComm())
+    stored = gt.load(str(tmp_path / "store"))
+
+    def losses(comm: Comm, graph: gt.Graph) -> list[float]:
+        # narrow enough that the product of the features comes first, and rounds the weights
+        how = {**KEYS, "model": "gcn", "hidden": 16, "values": "bfloat16", **keys}
+        trainer = gt.Trainer(graph=graph, comm=comm, **how)
+        return [trainer.train_epoch(i) for i in range(2)]
+
+    in_memory, in_files = (run_simulated(2, losses, graph)[0] for graph in (WIDE, stored))
+    np.testing.assert_allclose(in_files, in_memory, rtol=1e-6)
 
 
 def test_what_is_stored_short() -> None:
