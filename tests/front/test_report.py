@@ -252,6 +252,14 @@ def test_workers_that_are_apart() -> None:
     assert [row[0] for row in rows] == ["1 GCN forward", "update"]
     assert all(len(row) == len(titles) for row in rows)
     assert batches.workers()[0] == ("1 GCN forward", "1000.000", "2000.000", "1000.000")
+    # one worker is not apart from any other, and has no columns of zeros about it
+    alone, rows = Batches.of([("1 GCN", "forward"), UPDATE], seconds[1:2]).table()
+    assert [title for title in titles if title not in alone] == [
+        "spread ms",
+        "spread p95",
+        "spread max",
+    ]
+    assert all(len(row) == len(alone) for row in rows)
 
 
 @pytest.mark.usefixtures("without_charts")

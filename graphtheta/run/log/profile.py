@@ -114,18 +114,21 @@ class Batches(BaseModel):
 
     def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Titles and cells of a table of the parts, times in milliseconds, the share of the whole
-        in percent.
+        in percent; of one worker, without the differences between workers.
         """
         total = sum(float(np.mean(p.seconds)) for p in self.parts) or 1.0
         rows = []
         for p in self.parts:
             mean = float(np.mean(p.seconds))
             times = (mean, max(p.seconds), float(np.mean(p.wait)))
-            cells = [f"{1e3 * x:.3f}" for x in (*times, *_figures(p.spread))]
-            name = f"{p.layer} {p.part}".strip()
-            rows.append((name, *cells[:3], f"{100 * mean / total:.2f}", *cells[3:]))
+            cells = [f"{1e3 * x:.3f}" for x in times]
+            cells.append(f"{100 * mean / total:.2f}")
+            if len(p.seconds) > 1:
+                cells.extend(f"{1e3 * x:.3f}" for x in _figures(p.spread))
+            rows.append((f"{p.layer} {p.part}".strip(), *cells))
         titles = ("part", "mean ms", "slowest ms", "waiting ms", "share %")
-        return (*titles, "spread ms", "p95 ms", "largest ms"), rows
+        between = ("spread ms", "spread p95", "spread max")
+        return (*titles, *between) if len(self.parts[0].seconds) > 1 else titles, rows
 
     def workers(self) -> list[tuple[str, ...]]:
         """The name of each part, and its milliseconds on each worker."""
