@@ -189,6 +189,16 @@ def test_links_lead_somewhere() -> None:
             )
 
 
+def test_pages_of_the_site_lead_to_pages_of_the_site() -> None:
+    """The site is made of docs/ alone: a text elsewhere is no page, and the link a warning."""
+    site = ROOT / "docs"
+    for page in sorted(site.rglob("*.md")):
+        for target in re.findall(
+            r"\]\(([^)#:\s]+\.md)(?:#[^)]*)?\)", FENCE.sub("", page.read_text(encoding="utf-8"))
+        ):
+            assert (page.parent / target).resolve().is_relative_to(site), f"{page.name}: {target}"
+
+
 @pytest.mark.second
 def test_the_commands_of_the_first_hour(tmp_path: Path) -> None:
     """They run in their order and as they stand there, and their predictions are right."""
