@@ -573,6 +573,12 @@ def test_objects_say_what_they_are(ranks: int) -> None:
     assert "&lt;a&gt;" in texts["ClassReport"][1] and "b&amp;" in texts["ClassReport"][1]
 
 
+@pytest.mark.parametrize(("name", "title"), [("graph", "Graph"), ("shop", "Graph shop")])
+def test_the_title_of_a_graph_is_no_word_twice(name: str, title: str) -> None:
+    page = gt.load(DATASET).replace(name=name)._repr_html_()
+    assert re.findall(r"<caption>(.*?)</caption>", page) == [title]
+
+
 def test_a_graph_of_many_columns_is_shown_shortly() -> None:
     graph = gt.load(DATASET).replace(
         node_columns={f"column_{i}": np.zeros(120, np.int32) for i in range(300)}

@@ -468,7 +468,9 @@ class GraphArrays(HintsAtNames):
         return f"{type(self).__name__}({self.name}: {', '.join(self._parts())})"
 
     def _repr_html_(self) -> str:
-        title = f"{type(self).__name__} {self.name}"
+        kind = type(self).__name__
+        # a graph that was given no name is called a graph
+        title = kind if self.name == kind.lower() else f"{kind} {self.name}"
         return html_table(title, (), [(part,) for part in self._parts()])
 
     def _parts(self) -> list[str]:
