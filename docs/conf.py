@@ -14,6 +14,7 @@ from graphtheta.ops import Primitive
 
 project = "GraphTheta"
 version = graphtheta.__version__
+copyright = "GraphTheta authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
