@@ -194,9 +194,10 @@ def draw(path: Path) -> None:
 
     # the same file for the same results
     mpl.rcParams |= {"svg.hashsalt": "papers", "font.size": 9}
-    fig, (scaling, modes, hits, sizes, vectors) = plt.subplots(
-        1, 5, figsize=(16.2, 3.2), layout="constrained"
-    )
+    # as wide as the text of a page, which would shrink a wider one until nobody can read it
+    fig, grid = plt.subplots(3, 2, figsize=(7.6, 8.4), layout="constrained")
+    scaling, modes, hits, sizes, vectors, unused = grid.flat
+    unused.set_axis_off()
     few = 256
     for case, colour in (("mini", "C0"), ("cluster", "C1")):
         paper = map(float, SYSTEMS["GraphTheta"][f"scaling-{case}"].figure.split(" / "))
