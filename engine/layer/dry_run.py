@@ -15,11 +15,11 @@ import numpy as np
 from graphtheta.errors import UserFunctionError
 
 from ...ops.autodiff.checkpoint import Segment
+from ...ops.autodiff.gradients import Gradients
 from ...ops.autodiff.space import RowSpace
 from ...ops.autodiff.stored import StoredRows
 from ...ops.autodiff.tape import (
     Called,
-    Gradients,
     Node,
     Parameter,
     Tape,
