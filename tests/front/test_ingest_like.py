@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -162,6 +163,59 @@ def test_numbers_that_are_names_stay_the_same_names(grades, size, tmp_path):
     assert dense(new).tolist() == [[1, 0], [0, 1], [0, 0]]
 
 
+TIMES = [datetime(2020, 1, 1, 12, 0, 0, 500_000), datetime(2021, 2, 1)]
+# the same times in other tables: texts, or arrays of a unit
+FORMS = {
+    "dates": pa.array(TIMES, pa.timestamp("us")).cast(pa.date32(), safe=False),
+    "seconds": pa.array([time.replace(microsecond=0) for time in TIMES], pa.timestamp("s")),
+    "microseconds": pa.array(TIMES, pa.timestamp("us")),
+    "nanoseconds": pa.array(TIMES, pa.timestamp("ns", "UTC")),
+    "texts": [f"{TIMES[0]}", f"{TIMES[1]}"],
+    "texts of dates": ["2020-01-01", "2021-02-01"],
+}
+
+
+@pytest.mark.parametrize("first", FORMS)
+def test_dates_as_features_may_come_in_another_unit(first, tmp_path):
+    edges = {"src": [0], "dst": [1]}
+
+    def store(form, name, **options):
+        nodes = {"id": [0, 1], "joined": FORMS[form]}
+        paths = in_files(tmp_path, (edges, nodes), "csv" if "texts" in form else "parquet", name)
+        return imported(*paths, tmp_path / f"{name}.store", **options)
+
+    old = store(first, "old", features="joined")
+    for form in FORMS:
+        plain, new = (
+            store(form, f"{kind} {form}", **options)
+            for kind, options in (("plain", {"features": "joined"}), ("new", {"like": old}))
+        )
+        assert dense(new).tolist() == dense(plain).tolist()
+    store("texts", "stated", like=old, types={"joined": "time"})
+
+
+@pytest.mark.parametrize(
+    "column, option, words",
+    [
+        ([1, 2], "features", ("int", "float", "bool")),
+        ([0, 1], "label", ("int",)),
+        (["a", "b"], "one_hot", ("text",)),
+        ([0, 1], "node_columns", ("int",)),
+    ],
+)
+def test_types_may_be_stated_if_they_give_the_same_columns(column, option, words, tmp_path):
+    edges = {"src": [0], "dst": [1]}
+    old = imported(edges, {"id": [0, 1], "c": column}, tmp_path / "a", **{option: "c"})
+    for word in ("int", "float", "bool", "text", "time", "time_s"):
+        given = {"like": old, "types": {"c": word}}
+        nodes = {"id": [0, 1], "c": [1, 1] if word == "bool" and word in words else column}
+        if word in words:
+            imported(edges, nodes, tmp_path / word, **given)
+        else:
+            with pytest.raises(ConfigError, match=r"types \(--types\): 'c' is"):
+                imported(edges, nodes, tmp_path / word, **given)
+
+
 # what the new tables have instead, further options, and what is said
 FAULTS = {
     "a column that is missing": (
@@ -199,6 +253,13 @@ FAULTS = {
     "another rule": ({}, {"missing": "zero"}, r"missing \(--missing\) is that of"),
     "another rule of a column": ({}, {"missing": "city=mode"}, r"missing \(--missing\) is that of"),
     "another scale": ({}, {"scale": "none"}, r"scale \(--scale\) is that of"),
+    "another type of a feature": (
+        {},
+        {"types": {"age": "time"}},
+        r"types \(--types\): 'age' is float in .*old.store \(--like\), and not time; leave",
+    ),
+    "another type of labels": ({}, {"types": {"team": "int"}}, r"'team' is text in .*old.store"),
+    "another type of an attribute": ({}, {"types": {"amount": "text"}}, "'amount' is float in"),
     "a column that is to be renamed": (
         {},
         {"rename": {"alter": "age"}},

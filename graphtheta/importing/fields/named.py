@@ -42,6 +42,7 @@ SPLITS = {
 }
 MASKS = ("train", "val", "test")
 KINDS = ("int", "float", "text", "bool", *TIME_UNITS)
+NUMBERS = ("int", "float", "bool")
 
 
 class Integers(Field):
@@ -407,6 +408,11 @@ def word_of(kind: Any) -> str:
         "text": is_text,
     }
     return next((word for word, test in tests.items() if test(kind)), "")
+
+
+def as_numbers(word: str) -> str:
+    """What states a type, equal for types whose values become the same numbers."""
+    return "time" if word in TIME_UNITS else "number" if word in NUMBERS else word
 
 
 def require(

@@ -13,8 +13,10 @@ import pyarrow.compute as pc
 from graphtheta.base.arguments import matches, misfit
 from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import ConfigError, DataError
+from graphtheta.graph.data.columns import TIME_UNITS
 from graphtheta.importing.fields.base import Field, Ids
 from graphtheta.importing.fields.codes import Codes
+from graphtheta.importing.fields.dates import is_date
 from graphtheta.importing.fields.filling import RULES, Filling
 from graphtheta.importing.fields.labels import Labelled, label_field
 from graphtheta.importing.fields.named import (
@@ -63,6 +65,8 @@ CHOICES = {
 OF_EDGES = ("src", "dst", "edge_attr", "edge_weight", "edge_label", "edge_split", "edge_columns")
 OF_NODES = ("id", "features", "one_hot", "sparse_features", "label", "split", "node_columns")
 IDS = ("src", "dst", "id")
+# options whose columns become numbers, times become days: their types and units are no matter
+OF_NUMBERS = ("features", "edge_attr", "edge_weight", "edge_label")
 # options whose columns have a rule for missing values
 MAY_LACK = ("features", "one_hot", "edge_attr", "node_columns", "edge_columns")
 MISSING = "a mean or mode for missing values (--missing)"
@@ -434,7 +438,14 @@ def checked_types(
         store: The store of the other import; empty without.
     """
     plain = source.types()
-    every = {**(words or {}), **options.types}
+    # times that become days are read in the unit in which they are given
+    stored = {*options.node_columns, *options.edge_columns}
+    found = {
+        column: word
+        for column, word in (words or {}).items()
+        if column in stored or word not in TIME_UNITS or not is_date(plain.get(column, FLOAT))
+    }
+    every = {**found, **options.types}
     types = stated(
         plain, {column: word for column, word in every.items() if column in plain}, source.name
     )

@@ -14,8 +14,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.graph.store.manifest import is_store, read_manifest
+from graphtheta.importing.fields.named import as_numbers
 from graphtheta.importing.ingest.opening import Tables
-from graphtheta.importing.ingest.options import OF_EDGES, OF_NODES, Options, rules_of
+from graphtheta.importing.ingest.options import (
+    OF_EDGES,
+    OF_NODES,
+    OF_NUMBERS,
+    Options,
+    rules_of,
+)
 from graphtheta.run.job.keyfile import JOB_FILE, read_mapping
 
 KEY = "recipe"
@@ -115,7 +122,8 @@ def options_like(given: Mapping[str, Any], recipe: Recipe, store: str) -> Option
         store: The store of the other one, for messages.
 
     Raises:
-        ConfigError: One is given that the other one decides, and is another.
+        ConfigError: One is given that the other one decides, and is another; or another type of a
+            column that the store has.
     """
     other = Options(**recipe.options)
     for key in DECIDED:
@@ -131,7 +139,24 @@ def options_like(given: Mapping[str, Any], recipe: Recipe, store: str) -> Option
                 f"{key} (--{key.replace('_', '-')}) is that of {store} (--like); leave it out, or"
                 " import without --like"
             )
-    return Options(**{**recipe.options, **given})
+    options = Options(**{**recipe.options, **given})
+    decided = {key: columns_of(other, key) for key in DECIDED}
+    for words in recipe.types.values():
+        for key, columns in decided.items():
+            read = as_numbers if key in OF_NUMBERS else str
+            for column in [name for name in columns if name in words and name in options.types]:
+                if read(options.types[column]) != read(words[column]):
+                    raise ConfigError(
+                        f"types (--types): '{column}' is {words[column]} in {store} (--like), and"
+                        f" not {options.types[column]}; leave its type out, or import without"
+                        " --like"
+                    )
+    return options
+
+
+def columns_of(options: Options, key: str) -> Sequence[str]:
+    """The columns that an option names; none of one that names no columns."""
+    return options.names(key) if key in (*OF_EDGES, *OF_NODES) else ()
 
 
 def of_recipe(tables: Tables, given: Mapping[str, Any], recipe: Recipe) -> tuple[Tables, list[str]]:
