@@ -216,6 +216,18 @@ TABLES = {
         | RACE
         | {"of the fastest peer, by least": "{of the fastest peer}", "GiB": "{GiB}"},
     ),
+    "ordered": Table(
+        "ordered",
+        {
+            "case": "{case}",
+            "contender": "{contender}",
+            "forward": "{forward}",
+            "backward": "{backward}",
+            "times as long": "{times faster}",
+            "backward, times": "{back faster}",
+            "peak MiB": "{peak MiB}",
+        },
+    ),
     "gather": Table(
         "gather",
         {
