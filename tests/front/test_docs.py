@@ -15,6 +15,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,15 @@ def test_pages_of_the_site_lead_to_pages_of_the_site() -> None:
             r"\]\(([^)#:\s]+\.md)(?:#[^)]*)?\)", FENCE.sub("", page.read_text(encoding="utf-8"))
         ):
             assert (page.parent / target).resolve().is_relative_to(site), f"{page.name}: {target}"
+
+
+def test_no_heading_stands_twice_on_a_page() -> None:
+    for page in (*PAGES, ROOT / "bench" / "README.md"):
+        headings = re.findall(
+            r"^#+ .*", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE
+        )
+        twice = [name for name, count in Counter(headings).items() if count > 1]
+        assert not twice, f"{page.name}: {twice}"
 
 
 @pytest.mark.second
