@@ -216,6 +216,17 @@ TABLES = {
         | RACE
         | {"of the fastest peer, by least": "{of the fastest peer}", "GiB": "{GiB}"},
     ),
+    "loader": Table(
+        "loader",
+        {"made ahead": "{prefetch}"}
+        | RACE
+        | {
+            "times as long": "{times faster}",
+            "nodes": "{nodes}",
+            "edges": "{edges}",
+            "GiB": "{GiB}",
+        },
+    ),
     "ordered": Table(
         "ordered",
         {
