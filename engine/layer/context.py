@@ -29,7 +29,7 @@ from ...ops.parallel.buffers import LINE
 from ...ops.rows.row_list import RowList
 from ..partition.relation import READOUT, RELATION
 from ..store.column import exact_column
-from ..store.short import ShortColumn
+from ..store.short import is_short
 from ..view.level import NO_ROWS, Counts, Level
 from ..view.view import GraphView
 from .in_order import ExactColumn
@@ -188,7 +188,7 @@ class ActiveGraph:
             space=space,
             name=label,
             lent=self._lent_rows(name, n),
-            short=partial(self.view.short, name) if isinstance(column, ShortColumn) else None,
+            short=partial(self.view.short, name) if is_short(column) else None,
         )
 
     def _lent_rows(self, name: str, n: int) -> RowList | None:

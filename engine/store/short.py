@@ -10,6 +10,7 @@ from graphtheta.base.bfloat16 import BFLOAT16
 
 from ...ops.rows.bfloat16 import expanded, rounded
 from ...ops.rows.row_list import ArrayOrList, RowList
+from .cached import CachedColumn
 from .column import Coded, Column, Decoding, Read
 from .memory import MemoryColumn
 
@@ -90,4 +91,10 @@ def filled_column(like: Column, rows: Any) -> Column:
         rows: [n, ...], an array or CSR rows.
     """
     column = MemoryColumn(rows)
-    return short_column(column) if isinstance(like, ShortColumn) else column
+    return short_column(column) if is_short(like) else column
+
+
+def is_short(column: Column) -> bool:
+    """Whether a column gives rounded rows, also behind a cache."""
+    stored = column.column if isinstance(column, CachedColumn) else column
+    return isinstance(stored, ShortColumn)

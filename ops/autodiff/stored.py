@@ -30,11 +30,12 @@ class StoredRows(Var):
         name: Name of the column, for messages.
         lent: The same rows where they are in memory, for products only, which copy a block at a
             time: edges read each row many times, for which one copy is better.
-        short: Of rows that are rounded to ``BFLOAT16``, for products and edges: returns the first n
-            where they are in memory, or None. Everything else reads float32.
+        short: Returns the first n rows as ``BFLOAT16`` where they are in memory, for products and
+            edges, or None where they are read, and then rounded once more, which changes nothing;
+            None for rows that are not stored so. Everything else reads float32.
     """
 
-    __slots__ = ("_dtype", "_lent", "_listed", "_read", "_shape", "_short", "_value")
+    __slots__ = ("_dtype", "_lent", "_listed", "_read", "_rounded", "_shape", "_short", "_value")
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class StoredRows(Var):
         short: Callable[[int], ArrayOrList | None] | None = None,
     ):
         self._short = short
+        self._rounded: ArrayOrList | None = None
         self._lent = lent
         self._read = read
         self._shape = shape
@@ -85,11 +87,11 @@ class StoredRows(Var):
 
     @property
     def short(self) -> ArrayOrList | None:
-        """The rows as ``BFLOAT16``, in memory or as read; None if they are not rounded."""
-        if self._short is None:
-            return None
-        rows = self._short(self._shape[0])
-        return rounded(self.value) if rows is None else rows
+        """The rows as ``BFLOAT16``; None if they are stored otherwise."""
+        if self._rounded is None and self._short is not None:
+            rows = self._short(self._shape[0])
+            self._rounded = rounded(self.value) if rows is None else rows
+        return self._rounded
 
     def cut(self, space: RowSpace) -> StoredRows:
         """The first rows, those of a space nested in this one."""

@@ -54,9 +54,11 @@ JOBS: dict[str, dict[str, Any]] = {
 }
 
 
-def trained(comm: Comm, **keys: Any) -> tuple[list[float], dict[str, float], int]:
+def trained(
+    comm: Comm, graph: gt.Graph = WIDE, **keys: Any
+) -> tuple[list[float], dict[str, float], int]:
     """Losses of three epochs, test metrics without training, and bytes of the moves."""
-    trainer = gt.Trainer(graph=WIDE, comm=comm, **{**KEYS, **keys})
+    trainer = gt.Trainer(graph=graph, comm=comm, **{**KEYS, **keys})
     metrics = trainer.evaluate("test")
     before = comm.ledger.snapshot()
     losses = [trainer.train_epoch(i) for i in range(3)]
@@ -82,6 +84,35 @@ def test_modes_agree() -> None:
     alone = run_simulated(1, trained, **keys)[0]
     independent = run_simulated(2, trained, mode="independent", **keys)[0]
     np.testing.assert_allclose(independent[0], alone[0], rtol=2e-3)
+
+
+# products read the features themselves, without dropout in between
+READ = {"model": "sage", "dropout": 0.0}
+# type of the features of a store, and keys
+KEPT: dict[str, tuple[str, dict[str, Any]]] = {
+    "whole": ("stored", READ),
+    "attention": ("int8", {**READ, "model": "gat"}),
+    "batches": ("float16", {**READ, **MINI}),
+    "batches with a cache": ("stored", {**READ, **MINI, "feature_cache": "20"}),
+    "independent": ("int8", {**READ, **MINI, "mode": "independent", "feature_cache": "20"}),
+    "sampled": ("stored", {**READ, **MINI, "fanout": "3,2,2"}),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_features_in_memory_and_in_files_give_the_same(name: str, tmp_path: Path) -> None:
+    """What is rounded does not depend on where features are, or on what caches hold of them."""
+    kind, keys = KEPT[name]
+    write_store(WIDE, tmp_path / "g.store", SerialComm(), kind)
+    stored = gt.load(str(tmp_path / "g.store"))
+    held = stored.replace(x=np.asarray(stored.x[:]))
+    for size in (1, 2):
+        memory, file = (
+            run_simulated(size, trained, graph=graph, values="bfloat16", **keys)[0]
+            for graph in (held, stored)
+        )
+        np.testing.assert_allclose(file[0], memory[0], rtol=2e-5)
+        assert file[1] == pytest.approx(memory[1], rel=2e-5)
 
 
 @pytest.mark.parametrize("model", ["gcn", "gat"])
