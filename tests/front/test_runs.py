@@ -242,6 +242,12 @@ def seeds() -> None:
     command(out="run", seeds=2)
 
 
+def stopped_seeds() -> None:
+    """Runs of several seeds of which there is no result yet."""
+    seeds()
+    Path("run/result.json").unlink()
+
+
 def finished() -> None:
     program(out="run")
 
@@ -281,8 +287,9 @@ HELD: dict[str, tuple[Callable[[], None], dict[str, Any], str]] = {
     "stopped, replaced": (stopped, {"overwrite": True}, ""),
     "weights": (only_weights, {}, "holds a run"),
     "predictions": (only_predictions, {}, "holds a run"),
-    "seeds": (seeds, {}, "holds a finished run"),
-    "seeds, resumed as one": (seeds, {"resume": True}, "without checkpoints to resume from"),
+    "seeds": (seeds, {}, "runs of several seeds"),
+    "seeds, resumed as one": (seeds, {"resume": True}, "go on with them with --seeds and --resume"),
+    "stopped seeds, resumed as one": (stopped_seeds, {"resume": True}, "runs of several seeds"),
 }
 
 

@@ -110,11 +110,16 @@ def refuse_to_replace(job: Job) -> None:
 
     Raises:
         ConfigError: It holds one, and the job neither resumes nor overwrites it; or one that is
-            finished and has no checkpoint to resume from.
+            finished and has no checkpoint to resume from, or runs of several seeds.
     """
     folder = job.folder
     if job.overwrite or not holds_run(folder):
         return
+    if not (folder / JOB_FILE).is_file() and any(map(holds_run, folder.glob(f"{SEED}*"))):
+        raise ConfigError(
+            f"{folder} holds runs of several seeds; go on with them with --seeds and --resume,"
+            f" {OTHERWISE}"
+        )
     if not job.resume and (stopped := _stopped(folder)):
         raise ConfigError(stopped)
     has_ended = (folder / RESULT_FILE).is_file()
