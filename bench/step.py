@@ -188,8 +188,8 @@ class Split:
         from numba.core.dispatcher import Dispatcher
 
         from graphtheta.engine.store.store import ColumnStore
-        from graphtheta.ops.autodiff.primitive import PRIMITIVES
         from graphtheta.ops.autodiff.gradients import Gradients
+        from graphtheta.ops.autodiff.primitive import PRIMITIVES
         from graphtheta.ops.edge import aggregator
         from graphtheta.ops.optimisers.optim import Optimiser
         from graphtheta.ops.parallel.pool import run_blocks, run_threads

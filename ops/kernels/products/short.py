@@ -4,6 +4,9 @@ Where the processor multiplies pairs, two neighbours along the inner axis share 
 in the lower half. Elsewhere numbers are expanded to float32.
 """
 
+# kernels take addresses and numbers
+# mypy: allow-untyped-defs
+
 from __future__ import annotations
 
 from typing import Any
@@ -31,19 +34,19 @@ _pointer = intrinsic_with(["address"], _as_pointer)
 
 
 @njit(inline="always")
-def _place(numbers, i):  # type: ignore[no-untyped-def]
+def _place(numbers, i):
     """Which row of the array is row i."""
     return carray(_pointer(numbers + 8 * i), (1,), np.int64)[0] if numbers else i
 
 
 @njit(inline="always")
-def _numbers(base, stride, numbers, i, width):  # type: ignore[no-untyped-def]
+def _numbers(base, stride, numbers, i, width):
     """Row i."""
     return carray(_pointer(base + _place(numbers, i) * stride), (width,), np.uint16)
 
 
 @njit(inline="always")
-def _prefetched(base, stride, numbers, i, last, width):  # type: ignore[no-untyped-def]
+def _prefetched(base, stride, numbers, i, last, width):
     """Prefetch a row that is read later."""
     rows = carray(_pointer(base), (1, stride), np.uint8)
     place = _place(numbers, min(i + AHEAD, last))
@@ -52,7 +55,7 @@ def _prefetched(base, stride, numbers, i, last, width):  # type: ignore[no-untyp
 
 
 @njit
-def pair_rows(base, stride, numbers, begin, end, last, width, out, out_stride):  # type: ignore[no-untyped-def]
+def pair_rows(base, stride, numbers, begin, end, last, width, out, out_stride):
     """out[i, :] = the pairs of rows begin + 2 i and begin + 2 i + 1; 0 takes the place of the row
     after the last.
 
@@ -83,7 +86,7 @@ def pair_rows(base, stride, numbers, begin, end, last, width, out, out_stride): 
 
 
 @njit
-def expand_rows(base, stride, numbers, begin, end, last, width, out, out_stride):  # type: ignore[no-untyped-def]
+def expand_rows(base, stride, numbers, begin, end, last, width, out, out_stride):
     """out[i, :] = row begin + i in float32; arguments and result as for ``pair_rows``."""
     for i in range(begin, end):
         _prefetched(base, stride, numbers, i, last, width)
