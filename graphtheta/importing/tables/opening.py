@@ -69,7 +69,7 @@ def _renamed(source: Source, rename: Mapping[str, str]) -> Source:
                 f" as well, as in --rename {old}={new},{new}=old_{new}"
             )
     if isinstance(source, TextSource):
-        source.rename(own)
+        source.rename_columns(own)
         return source
     return Renamed(source, own)
 

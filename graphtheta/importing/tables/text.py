@@ -139,7 +139,7 @@ class TextSource:
         # whether quoted values may have line breaks
         self._breaks = False
 
-    def rename(self, new: Mapping[str, str]) -> None:
+    def rename_columns(self, new: Mapping[str, str]) -> None:
         """Give columns other names, before anything is read.
 
         Args:
