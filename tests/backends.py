@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import graphs
 import numpy as np
 from traced import trace
@@ -41,6 +43,7 @@ class Stub:
     """As much of the active graph as phases look at."""
 
     def __init__(self, partition, edges):
+        self.view = SimpleNamespace(partition=partition)
         self.partition = partition
         self.values = edges
         self.traffic = []

@@ -109,7 +109,7 @@ def test_bad_usage_is_one_message(
 def test_bad_config_file_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--config", "none.yaml"]) == 1
     err = capsys.readouterr().err
-    assert "none.yaml: cannot be read" in err and err.count("\n") == 1
+    assert "none.yaml: the file does not exist" in err and err.count("\n") == 1
 
 
 @pytest.mark.one_in(3)

@@ -22,7 +22,7 @@ import graphtheta as gt
 
 pytestmark = pytest.mark.second
 
-torch = pytest.importorskip("torch")
+torch = libraries.Later("torch")
 PAIRS = Path(__file__).resolve().parents[2] / "docs" / "pairs"
 LIBRARIES: dict[str, Callable[[], Any]] = {
     "pyg": lambda: pytest.importorskip("torch_geometric"),
