@@ -477,11 +477,15 @@ class GraphArrays(HintsAtNames):
         """What the graph consists of, a short text each."""
         parts = [f"{self.n_nodes:,} nodes", f"{self.n_edges:,} edges"]
         parts += (
-            [f"{self.n_features} {'sparse ' if self.has_sparse_features else ''}features"]
+            [
+                f"{self.n_features} {'sparse ' if self.has_sparse_features else ''}"
+                f"feature{'s' * (self.n_features != 1)}"
+            ]
             if self.n_features
             else []
         )
-        parts += [f"{self.n_edge_features} edge attributes"] if self.n_edge_features else []
+        if n := self.n_edge_features:
+            parts.append(f"{n} edge attribute{'s' * (n != 1)}")
         parts += [
             f"{field.replace('_', ' ')} {listed(list(getattr(self, field)))}"
             for field in COLUMNS
