@@ -82,7 +82,7 @@ KINDS = (
     "file without permissions",
 )
 COMMANDS: dict[str, list[str]] = {
-    "train": [*TRAIN, "run"],
+    "train": [*TRAIN, "run", "--overwrite"],
     "resume": [*TRAIN, "run", "--resume", "--epochs", "3"],
     "evaluate": ["evaluate", "run"],
     "report": ["report", "run"],
