@@ -10,8 +10,10 @@ from typing import Any
 import libraries
 import numpy as np
 import pytest
+from scipy.linalg import block_diag
 
 import graphtheta as gt
+from graphtheta.base.typed_rows import TypedRows
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
@@ -197,23 +199,30 @@ def test_layers_of_pytorch_geometric_compute_the_same(name: str) -> None:
     close(out, result_of(layer, graph))
 
 
-def kinds(name: tuple[str, str, str]) -> Layer:
+# attributes of relations that have some at widths of their own
+WIDTHS_APART = {"writes": 3, "is.in": 2, "void": 1}
+
+
+def kinds(name: tuple[str, str, str], apart: bool = False) -> Layer:
     """A layer of another kind for each relation."""
     mlp = MLP(D, (5,), 6)
     return {
-        "writes": SAGE(D, 6),
+        "writes": GINE(mlp, D, WIDTHS_APART["writes"]) if apart else SAGE(D, 6),
         "cites": GAT(D, 3, 2),
         "is.in": GATE(D, 3, 2, 2),
-        "void": GINE(mlp, D, 2),
+        "void": GINE(mlp, D, WIDTHS_APART["void"] if apart else 2),
         "likes": GIN(mlp, eps=0.1),
         "knows": SAGE(D, 6, aggregator="max"),
     }[name[1]]
 
 
-def by_relation(combine: str, types: bool = True) -> PerRelation:
+def by_relation(combine: str, types: bool = True, apart: bool = False) -> PerRelation:
     with dtype_scope("float64"):
         layer = gt.per_relation(
-            kinds, GRAPH.relations, GRAPH.node_types if types else (), combine=combine
+            layers=lambda name: kinds(name, apart),
+            relations=GRAPH.relations,
+            types=GRAPH.node_types if types else (),
+            combine=combine,
         )
     for p in layer.parameters():
         p.value = np.random.default_rng(1).standard_normal(p.shape)
@@ -221,35 +230,42 @@ def by_relation(combine: str, types: bool = True) -> PerRelation:
 
 
 @pytest.mark.second
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("combine", ["sum", "mean", "max"])
-def test_layers_by_relation_are_a_layer_of_pytorch_geometric(combine: str) -> None:
+def test_layers_by_relation_are_a_layer_of_pytorch_geometric(combine: str, apart: bool) -> None:
     torch = pytest.importorskip("torch")
     pyg = pytest.importorskip("torch_geometric.nn")
+    of_relations = {
+        name: RNG.standard_normal((n, WIDTHS_APART.get(name[1], 0) if apart else 2), np.float32)
+        for name, n in COUNTS.items()
+    }
+    rows = list(of_relations.values())
     graph = GRAPH.replace(
-        x=RNG.standard_normal((N, D)), meta={}, edge_attr=RNG.standard_normal((GRAPH.n_edges, 2))
+        x=RNG.standard_normal((N, D)),
+        meta={"relation_widths": [x.shape[1] for x in rows]} if apart else {},
+        edge_attr=block_diag(*rows) if apart else np.concatenate(rows),
     )
-    layer = by_relation(combine)
+    assert isinstance(graph.edge_attr, TypedRows) == apart
+    layer = by_relation(combine, apart=apart)
     expected = result_of(layer, graph)
     module = gt.counterpart(layer, "pyg", METADATA).make()
     assert type(module) is pyg.HeteroConv
     x, edges, attr = tensors(torch, graph.x, graph.edge_index, graph.edge_attr)
     relation, kind = codes(torch).values()
     attributes = {
-        name: attr[relation == i]
-        for i, name in enumerate(GRAPH.relations)
-        if name[1] in ("is.in", "void")
+        name: tensors(torch, rows)[0]
+        for name, rows in of_relations.items()
+        if name[1] in (WIDTHS_APART if apart else ("is.in", "void"))
     }
     pairs = {name: tensors(torch, pairs)[0] for name, pairs in EDGES.items()}
     with torch.no_grad():
         found = module(
             {name: x[kind == i] for i, name in enumerate(SIZES)}, pairs, edge_attr_dict=attributes
         )
-        close(
-            gt.to_torch(Network([layer], [6]), metadata=METADATA)(
-                x, edges, None, attr, relation, kind
-            ),
-            expected,
-        )
+        whole = gt.to_torch(Network([layer], [6]), metadata=METADATA)
+        close(whole(x, edges, None, attr, relation, kind), expected)
+        with pytest.raises(DataError, match="columns, but layers of relations read"):
+            whole(x, edges, None, attr[:, :1], relation, kind)
     # no relation leads to readers
     assert (
         set(found) == {"paper", "author", "venue"} and not expected[GRAPH.nodes_of("reader")].any()

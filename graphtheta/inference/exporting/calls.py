@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.errors import DataError
 from graphtheta.models.appnp import APPNP
@@ -244,6 +246,7 @@ def _per_relation(layer: PerRelation, module: Any, h: Any, given: Given) -> Any:
     """
     torch = import_module("torch")
     relation = given.relation(layer.relations)
+    columns = _own_columns(layer, given.edge_attr)
     counts = []
     results = []
     for i, ((code, part), conv) in enumerate(
@@ -254,13 +257,43 @@ def _per_relation(layer: PerRelation, module: Any, h: Any, given: Given) -> Any:
             counts[i] = torch.as_tensor(layer.applies[i], device=h.device)[
                 given.types(layer.applies.shape[1])
             ]
-        results.append(call(part, conv, h, given.of_edges(relation == code)))
+        own = given.of_edges(relation == code)
+        if code in columns:
+            own = replace(own, edge_attr=own.edge_attr[:, columns[code]])
+        results.append(call(part, conv, h, own))
     stacked = torch.stack(results)
     counts = torch.stack(counts)[..., None]
     if layer.combine == "max":
         return torch.where(counts.any(0), torch.where(counts, stacked, -torch.inf).amax(0), 0)
     total = torch.where(counts, stacked, 0).sum(0)
     return total / counts.sum(0).clamp(min=1) if layer.combine == "mean" else total
+
+
+def _own_columns(layer: PerRelation, attr: Any) -> dict[int, slice]:
+    """The columns of the attributes of edges that belong to each relation whose layer reads
+    attributes, by its code; empty if they read all columns.
+
+    Raises:
+        DataError: There are other columns than those that the layers read.
+    """
+    widths = {
+        code: part.weight_edge.shape[0]
+        for code, part in sorted(layer.layers.items())
+        if getattr(part, "weight_edge", None) is not None
+    }
+    if attr is None or set(widths.values()) <= {attr.shape[1]}:
+        return {}
+    ends = np.cumsum([*widths.values()]).tolist()
+    if ends[-1] != attr.shape[1]:
+        read = ", ".join(f"{width} of relation {code}" for code, width in widths.items())
+        raise DataError(
+            f"edge_attr has {attr.shape[1]} columns, but layers of relations read {read}; give"
+            " these columns side by side, in the order of the codes, and no others"
+        )
+    return {
+        code: slice(end - width, end)
+        for (code, width), end in zip(widths.items(), ends, strict=True)
+    }
 
 
 def _readout(layer: Readout | Set2Set, module: Any, h: Any, given: Given) -> Any:
