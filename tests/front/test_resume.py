@@ -27,12 +27,13 @@ from graphtheta.cli import doctor
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, FormatError
+from graphtheta.run.agreement.digest import in_other_forms
 from graphtheta.run.checkpoints import checkpoint
 from graphtheta.run.checkpoints.checkpoint import ARRAYS, CHECKPOINTS, steps_in
 from graphtheta.run.checkpoints.keeper import FREE
 from graphtheta.run.checkpoints.stopping import Stop, Stopped
 from graphtheta.run.checkpoints.weights import read_saved
-from graphtheta.train.loop import trainer
+from graphtheta.train.loop import build, trainer
 
 MPIEXEC = doctor.find_mpiexec()
 needs_mpi = pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed")
@@ -354,6 +355,35 @@ def test_a_changed_graph_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="has changed since the run in run was begun") as caught:
         gt.Trainer("gcn", change(graph), **keys, resume=True).fit()
     assert told in str(caught.value)
+
+
+def test_a_field_in_another_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a version that stores attributes of edges otherwise."""
+    keys = {**KEYS, **MINI, "out": "run"}
+    digests = build.graph_digests
+    with monkeypatch.context() as earlier:
+        earlier.setattr(
+            build,
+            "graph_digests",
+            lambda *given: {
+                {"edge_attr": "edge_attr_data"}.get(name, name): x
+                for name, x in digests(*given).items()
+            },
+        )
+        run(gt.start(), **{**keys, "epochs": 1})
+    with pytest.raises(ConfigError, match=r"^edge_attr of the graph is stored in another form"):
+        run(gt.start(), **keys, resume=True)
+
+
+def test_fields_in_another_form() -> None:
+    sparse = dict.fromkeys(("x_data", "x_indices", "x_indptr in files", "y"), 1)
+    typed = dict.fromkeys(("x_type", "x_of_0 in files", "x_of_1"), 1)
+    for x in ({"x": 1, "y_type": 2}, {"x in files": 1}, typed):
+        assert in_other_forms(x, sparse)[:1] == in_other_forms(sparse, x)[:1] == ["x"]
+        assert not in_other_forms(x, x)
+    # a field that one of them lacks, and columns with such names
+    assert not in_other_forms(sparse, {"src": 1, "y": 2})
+    assert not in_other_forms({"node_columns.a_type": 1}, {"node_columns.a": 1})
 
 
 def test_a_graph_that_was_written_to_a_store_is_the_same() -> None:

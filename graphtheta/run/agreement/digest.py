@@ -8,6 +8,7 @@ spread; a store also says itself what its files hold.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,8 @@ MOST_READ = 1 << 22
 PLACE = 1 << 16
 # behind the name of an array of which some rows are read
 IN_FILES = " in files"
+# behind the name of a field that is stored as several arrays, see ``Graph.named_arrays``
+PART_OF_FORM = re.compile(r"^(\w+)_(type|of_\d+|data|indices|indptr)$")
 # name of the digest of all that a store holds
 STORE = "store"
 # entries of ``meta`` that a run reads
@@ -114,6 +117,19 @@ def changed(now: Digests, then: Digests) -> list[str]:
         if (name in now and name in then and now[name] != then[name])
         or name.removesuffix(IN_FILES) in (fields[0] ^ fields[1]) - {STORE}
     ]
+
+
+def in_other_forms(now: Digests, then: Digests) -> list[str]:
+    """Fields that two graphs have in other forms: as a matrix, sparse, or rows of the widths of
+    types or relations.
+    """
+    forms = []
+    for digests in (now, then):
+        names = {name.removesuffix(IN_FILES) for name in digests}
+        forms.append({name: PART_OF_FORM.sub(r"\1", name) for name in names})
+    common = set(forms[0].values()) & set(forms[1].values())
+    same = {field for name, field in forms[0].items() if name in forms[1]}
+    return sorted(common - same)
 
 
 def _is_read_in_part(x: Any) -> bool:

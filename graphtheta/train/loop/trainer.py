@@ -25,7 +25,7 @@ from graphtheta.graph.data.columns import listed
 from graphtheta.graph.data.scale import SCALES
 from graphtheta.inference.grown.trained import EARLIER_POSITIVE
 from graphtheta.inference.outputs.file import write_together
-from graphtheta.run.agreement.digest import changed
+from graphtheta.run.agreement.digest import changed, in_other_forms
 from graphtheta.run.checkpoints.checkpoint import Checkpoint, Manifest
 from graphtheta.run.checkpoints.keeper import Keeper, find_checkpoint, job_hash
 from graphtheta.run.checkpoints.lock import exclusive
@@ -540,6 +540,14 @@ class Trainer(Session):
         content = {
             name.removeprefix(GRAPH): x for name, x in counters.items() if name.startswith(GRAPH)
         }
+        fields = in_other_forms(self.setup.digests, content)
+        if fields:
+            raise ConfigError(
+                f"{listed(fields)} of the graph is stored in another form (dense, sparse, or at the"
+                f" widths of types or relations) than the run in {folder} had it, as other versions"
+                " of graphtheta do; resume it with the version and the form that it was begun with,"
+                f" {elsewhere}"
+            )
         names = changed(self.setup.digests, content) if content else []
         if names:
             verb = "differs" if len(names) == 1 else "differ"
