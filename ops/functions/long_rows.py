@@ -123,16 +123,16 @@ class LongRows:
         ):
             self._forward(messages, begin[first:last], row, before, values)
             kernel(
-                begin[first:last],
-                row,
-                last - first,
-                self._code.at,
-                self._values,
-                values,
-                slopes,
-                self._sums,
-                gradient,
-                back,
+                begin=begin[first:last],
+                row=row,
+                steps=last - first,
+                at=self._code.at,
+                P=self._values,
+                V=values,
+                D=slopes,
+                G=self._sums,
+                gradient=gradient,
+                back=back,
             )
 
     def gradient_of(self, parameter: Parameter) -> np.ndarray | None:
@@ -153,15 +153,15 @@ class LongRows:
         values: np.ndarray,
     ) -> None:
         self._kernel(self._code.forward)(
-            messages,
-            begin,
-            row,
-            len(begin),
-            int(len(values) > 1),
-            self._code.at,
-            self._values,
-            values,
-            state,
+            messages=messages,
+            begin=begin,
+            row=row,
+            steps=len(begin),
+            keep=int(len(values) > 1),
+            at=self._code.at,
+            P=self._values,
+            V=values,
+            state=state,
         )
 
     def _kernel(self, source: str) -> Callable[..., None]:

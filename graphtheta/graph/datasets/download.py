@@ -336,7 +336,9 @@ class SafeRedirects(urllib.request.HTTPRedirectHandler):
     ) -> Any:
         if req.full_url.startswith("https://") and not newurl.startswith("https://"):
             raise urllib.error.URLError(f"it redirects to {newurl}, which is not encrypted")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
+        return super().redirect_request(
+            req=req, fp=fp, code=code, msg=msg, headers=headers, newurl=newurl
+        )
 
 
 def opened(address: str, remedy: str) -> tuple[IO[bytes], int | None]:

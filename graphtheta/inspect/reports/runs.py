@@ -172,7 +172,14 @@ def _line(name: str, run: Run, keys: dict[str, str]) -> Line:
         row = _best(run.rows, metric)
         epoch = row["epoch"]
         metrics = _metrics(row)
-    return Line(name, run.result is not None, epoch, metric, metrics, keys)
+    return Line(
+        name=name,
+        finished=run.result is not None,
+        epoch=epoch,
+        metric=metric,
+        metrics=metrics,
+        keys=keys,
+    )
 
 
 def _metrics(values: Any) -> dict[str, float]:

@@ -218,7 +218,9 @@ def choose_strategy(job: Job, found: Probe, facts: Facts) -> Choice:
         fewest = min(sampled or exact, key=lambda way: way.cost)
         if fewest.cost * SAMPLING_SAVES < chosen.cost:
             chosen = fewest
-        why = _reason(job, chosen, whole, facts, fitting, enough)
+        why = _reason(
+            job=job, chosen=chosen, whole=whole, facts=facts, fitting=fitting, enough=enough
+        )
     return Choice(job.change(**chosen.keys), f"strategy={AUTO}: {chosen.name}, since {why}")
 
 

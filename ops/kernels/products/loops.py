@@ -43,19 +43,19 @@ def _rows_kernel(tile: Tile) -> Any:
                     place = out + first * out_stride + column * itemsize
                     for k in range(0, inner, CHAIN):
                         multiply(
-                            base,
-                            stride,
-                            numbers,
-                            first,
-                            min(rows, bottom - first),
-                            end - 1,
-                            k,
-                            min(k + CHAIN, inner),
-                            panel,
-                            place,
-                            out_stride,
-                            columns - column,
-                            odd if k + CHAIN >= inner else 0,
+                            base=base,
+                            stride=stride,
+                            numbers=numbers,
+                            first=first,
+                            active=min(rows, bottom - first),
+                            last=end - 1,
+                            start=k,
+                            stop=min(k + CHAIN, inner),
+                            panel=panel,
+                            out=place,
+                            out_stride=out_stride,
+                            columns=columns - column,
+                            odd=odd if k + CHAIN >= inner else 0,
                         )
 
     return _compiled(kernel, tile)
@@ -77,18 +77,18 @@ def _transposed_kernel(tile: Tile) -> Any:
                     # the last tile begins inside the one before
                     start = min(k, inner - rows)
                     multiply(
-                        base,
-                        stride,
-                        numbers,
-                        top,
-                        bottom,
-                        end - 1,
-                        start,
-                        k - start,
-                        side + (top - begin) * side_stride + column * itemsize,
-                        side_stride,
-                        out + start * out_stride + column * itemsize,
-                        out_stride,
+                        base=base,
+                        stride=stride,
+                        numbers=numbers,
+                        first=top,
+                        stop=bottom,
+                        last=end - 1,
+                        column=start,
+                        done=k - start,
+                        vectors=side + (top - begin) * side_stride + column * itemsize,
+                        vector_stride=side_stride,
+                        out=out + start * out_stride + column * itemsize,
+                        out_stride=out_stride,
                     )
 
     return _compiled(kernel, tile)
@@ -122,26 +122,45 @@ def _short_kernel(tile: Tile) -> Any:
         packed_stride = inner * itemsize
         for top in range(begin, end, BLOCK):
             bottom = min(top + BLOCK, end)
-            last = end - 1
-            pack(base, stride, numbers, top, bottom, last, inner, packed, packed_stride)
-            n = pack(side, side_stride, 0, top, bottom, last, columns, packed_side, out_stride)
+            pack(
+                base=base,
+                stride=stride,
+                numbers=numbers,
+                begin=top,
+                end=bottom,
+                last=end - 1,
+                width=inner,
+                out=packed,
+                out_stride=packed_stride,
+            )
+            n = pack(
+                base=side,
+                stride=side_stride,
+                numbers=0,
+                begin=top,
+                end=bottom,
+                last=end - 1,
+                width=columns,
+                out=packed_side,
+                out_stride=out_stride,
+            )
             for column in range(0, columns, width):
                 for k in range(0, inner, rows):
                     # the last tile begins inside the one before
                     start = min(k, inner - rows)
                     multiply(
-                        packed,
-                        packed_stride,
-                        0,
-                        0,
-                        n,
-                        n - 1,
-                        start,
-                        k - start,
-                        packed_side + column * itemsize,
-                        out_stride,
-                        out + start * out_stride + column * itemsize,
-                        out_stride,
+                        base=packed,
+                        stride=packed_stride,
+                        numbers=0,
+                        first=0,
+                        stop=n,
+                        last=n - 1,
+                        column=start,
+                        done=k - start,
+                        vectors=packed_side + column * itemsize,
+                        vector_stride=out_stride,
+                        out=out + start * out_stride + column * itemsize,
+                        out_stride=out_stride,
                     )
 
     return _compiled(kernel, tile)

@@ -46,10 +46,10 @@ def _numbers(base, stride, numbers, i, width):
 
 
 @njit(inline="always")
-def _prefetched(base, stride, numbers, i, last, width):
-    """Prefetch a row that is read later."""
+def _prefetched(base, stride, numbers, i, width):
+    """Prefetch row i."""
     rows = carray(_pointer(base), (1, stride), np.uint8)
-    place = _place(numbers, min(i + AHEAD, last))
+    place = _place(numbers, i)
     for line in range(0, 2 * width, LINE):
         prefetch(rows, place, line // LINE)  # type: ignore[call-arg]
 
@@ -71,8 +71,8 @@ def pair_rows(base, stride, numbers, begin, end, last, width, out, out_stride):
         Rows of pairs.
     """
     for i in range(begin, end, 2):
-        _prefetched(base, stride, numbers, i, last, width)
-        _prefetched(base, stride, numbers, i + 1, last, width)
+        _prefetched(base, stride, numbers, min(i + AHEAD, last), width)
+        _prefetched(base, stride, numbers, min(i + 1 + AHEAD, last), width)
         lower = _numbers(base, stride, numbers, i, width)
         into = carray(_pointer(out + (i - begin) // 2 * out_stride), (width,), np.uint32)
         if i + 1 < end:
@@ -89,7 +89,7 @@ def pair_rows(base, stride, numbers, begin, end, last, width, out, out_stride):
 def expand_rows(base, stride, numbers, begin, end, last, width, out, out_stride):
     """out[i, :] = row begin + i in float32; arguments and result as for ``pair_rows``."""
     for i in range(begin, end):
-        _prefetched(base, stride, numbers, i, last, width)
+        _prefetched(base, stride, numbers, min(i + AHEAD, last), width)
         row = _numbers(base, stride, numbers, i, width)
         into = carray(_pointer(out + (i - begin) * out_stride), (width,), np.uint32)
         for k in range(width):
