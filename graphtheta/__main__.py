@@ -12,10 +12,11 @@ from graphtheta.base.console import complain, open_streams, say
 from graphtheta.base.wording import did_you_mean
 from graphtheta.cli.recorded import HELP_FLAGS, recorded_parser
 from graphtheta.engine.comm.failure import close_output, exit_code, os_error_text
-from graphtheta.engine.runtime.start import launched
+from graphtheta.engine.runtime.start import launched, run_main
 from graphtheta.errors import ConfigError, GraphThetaError
 
-# name, module and line of help of each subcommand
+# name, module and line of help of each subcommand: a function that reads its words, and returns the
+# program that all ranks run, or an exit code if it has done its work
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("graphtheta.cli.command", "train a model; without flags, a small built-in job"),
     "launch": (
@@ -122,7 +123,8 @@ def main(argv: list[str] | None = None) -> int:
             recorded_parser(words[0]).read_words(words[1:])
         with collector_paused():
             module = import_module(COMMANDS[words[0]][0])
-        return int(getattr(module, words[0] + "_" * iskeyword(words[0]))(words[1:]))
+        program = getattr(module, words[0] + "_" * iskeyword(words[0]))(words[1:])
+        return program if isinstance(program, int) else run_main(program)
     except GraphThetaError as error:
         if is_root:
             complain(f"graphtheta: {error}")

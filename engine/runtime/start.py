@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from graphtheta.base.console import complain, open_streams
 from graphtheta.errors import CommError, ConfigError
@@ -28,6 +28,10 @@ from .start_watch import watched_start
 
 if TYPE_CHECKING:
     from .mpi import MpiComm
+
+# what all ranks run; it may call ``start`` for the communicator, and returns the exit status, None
+# for 0
+Program: TypeAlias = Callable[[], int | None]
 
 _log = logging.getLogger("graphtheta.engine")
 _comm: Comm | None = None
@@ -105,11 +109,11 @@ def threads() -> Threads:
     return _threads
 
 
-def run_main(fn: Callable[[], int | None]) -> int:
+def run_main(fn: Program) -> int:
     """Run a whole program. After an error on any rank, all ranks end and one message is printed.
 
     Args:
-        fn: The program. It may call ``start`` for the communicator.
+        fn: The program.
 
     Returns:
         Exit status for ``sys.exit``: what ``fn`` returned (None is 0), or non-zero after an error.

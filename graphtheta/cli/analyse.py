@@ -12,6 +12,7 @@ from graphtheta.analytics.registry import ALGORITHMS, make_algorithm
 from graphtheta.base.console import say
 from graphtheta.cli import command
 from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.runtime.start import Program
 from graphtheta.inference.outputs.file import check_free_name, check_name, write_together
 from graphtheta.inference.outputs.formats import FORMATS, OutputRows
 from graphtheta.inference.outputs.parts import PartFolder
@@ -49,14 +50,11 @@ def parser_of_analyse() -> Parser:
     return parser
 
 
-def analyse(argv: list[str]) -> int:
+def analyse(argv: list[str]) -> Program:
     """Run a graph algorithm.
 
     Args:
         argv: Algorithm and flags.
-
-    Returns:
-        Exit code.
     """
     options, keys = parser_of_analyse().read(argv)
     job = Job(**keys)

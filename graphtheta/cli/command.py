@@ -1,10 +1,10 @@
-"""The commands that work on graphs and models. Each reads its flags, then runs on all ranks
-together.
+"""The commands that work on graphs and models. Each reads its flags, and returns the program that
+all ranks run together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ from graphtheta.cli.rounding import halo_error
 from graphtheta.cli.warmup import jobs_of, warm_up
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.runtime.start import run_main, start
+from graphtheta.engine.runtime.start import Program, start
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.store.reader import check_store
@@ -39,7 +39,7 @@ from graphtheta.tasks.kinds.imbalance import RARER
 from graphtheta.tasks.triples.report import relation_report, report_text
 from graphtheta.train.loop.opened import check_own_dataset, job_of
 from graphtheta.train.loop.prepare import load_graph
-from graphtheta.train.loop.recorded import positive_entry, recorded
+from graphtheta.train.loop.recorded import lines_about, positive_entry
 
 
 def parser_of_train() -> Parser:
@@ -53,53 +53,51 @@ def parser_of_train() -> Parser:
     return parser
 
 
-def train(argv: list[str]) -> int:
+def train(argv: list[str]) -> Program:
     """Train a model, once or with several seeds.
 
     Args:
         argv: Flags.
-
-    Returns:
-        Exit code.
     """
     _, keys = parser_of_train().read(argv)
     job = Job(**keys)
-    return on_all_ranks(job, lambda comm: train_all(job, comm))
+
+    def work(comm: Comm) -> None:
+        run = placed(job, comm)
+        results = [train_once(one, comm) for one in seed_jobs(run)]
+        if comm.rank == 0 and job.seeds > 1:
+            report_seeds(run, results, comm.size)
+
+    return on_all_ranks(job, work)
 
 
-def train_all(job: Job, comm: Comm) -> None:
-    """Train with each seed, save the weights, and report.
-
-    Collective: all ranks of comm.
-    """
-    job = placed(job, comm)
-    results = [train_once(one, comm) for one in seed_jobs(job)]
-    if comm.rank == 0 and job.seeds > 1:
-        values = {name: [r.metrics[name] for r in results] for name in results[0].metrics}
-        rows = [
-            (name, *map(figure, (float(np.mean(v)), float(np.std(v, ddof=1)), min(v), max(v))))
-            for name, v in values.items()
-        ]
-        say(
-            f"\n{job.seeds} seeds, saved in {job.folder}\n"
-            + table(("metric", "mean", "deviation", "lowest", "highest"), rows)
+def report_seeds(job: Job, results: Sequence[Result], ranks: int) -> None:
+    """Show and write the metrics of runs that differ in their seeds."""
+    values = {name: [r.metrics[name] for r in results] for name in results[0].metrics}
+    rows = [
+        (name, *map(figure, (float(np.mean(v)), float(np.std(v, ddof=1)), min(v), max(v))))
+        for name, v in values.items()
+    ]
+    say(
+        f"\n{job.seeds} seeds, saved in {job.folder}\n"
+        + table(("metric", "mean", "deviation", "lowest", "highest"), rows)
+    )
+    positive = sorted({result.positive for result in results})
+    if len(positive) > 1:
+        logger.warning(
+            f"the positive class differs between the seeds ({', '.join(positive)}), so "
+            "means of f1, auc and average_precision mix both; choose one with --positive"
         )
-        positive = sorted({result.positive for result in results})
-        if len(positive) > 1:
-            logger.warning(
-                f"the positive class differs between the seeds ({', '.join(positive)}), so "
-                "means of f1, auc and average_precision mix both; choose one with --positive"
-            )
-        say_positive(", ".join(positive))
-        say_sampled(job)
-        record = {
-            "seeds": job.seeds,
-            "metrics": values,
-            "ranks": comm.size,
-            **positive_entry(", ".join(positive)),
-            **job.evaluation_entry,
-        }
-        write_json(job.folder / RESULT_FILE, record, "the results")
+    say_positive(", ".join(positive))
+    say_sampled(job)
+    record = {
+        "seeds": job.seeds,
+        "metrics": values,
+        "ranks": ranks,
+        **positive_entry(", ".join(positive)),
+        **job.evaluation_entry,
+    }
+    write_json(job.folder / RESULT_FILE, record, "the results")
 
 
 def train_once(job: Job, comm: Comm) -> Result:
@@ -113,8 +111,8 @@ def train_once(job: Job, comm: Comm) -> Result:
     job = trainer.job
     say_on_first(comm, *_choices(trainer))
     with RunLog(job, comm, trainer.setup.metric, "lines") as log:
-        result, lines, is_new = recorded(trainer, log, lambda: trainer.fit(log))
-        if not is_new:
+        result = trainer.fit(log)
+        if not log.written:
             say_on_first(
                 comm,
                 f"{job.folder} holds a finished run; nothing was changed. To train it further,"
@@ -131,7 +129,7 @@ def train_once(job: Job, comm: Comm) -> Result:
     best = (
         f"best epoch {result.best_epoch}: {metrics_line(shown) or nothing}; saved in {job.folder}"
     )
-    say_on_first(comm, *lines, best)
+    say_on_first(comm, *lines_about(trainer), best)
     if comm.rank == 0:
         say_positive(result.positive)
         say_sampled(job)
@@ -191,14 +189,11 @@ def parser_of_evaluate() -> Parser:
     return parser
 
 
-def evaluate(argv: list[str]) -> int:
+def evaluate(argv: list[str]) -> Program:
     """Compute metrics of a finished run.
 
     Args:
         argv: Run folder and flags.
-
-    Returns:
-        Exit code.
     """
     options, keys = parser_of_evaluate().read(argv)
     job = job_of(options.run, keys, options.trust)
@@ -272,14 +267,11 @@ def parser_of_info() -> Parser:
     return parser
 
 
-def info(argv: list[str]) -> int:
+def info(argv: list[str]) -> Program:
     """Show statistics of a dataset and of its partition.
 
     Args:
         argv: Flags.
-
-    Returns:
-        Exit code.
     """
     options, keys = parser_of_info().read(argv)
     job = Job(**keys)
@@ -330,14 +322,11 @@ def parser_of_explain() -> Parser:
     return parser
 
 
-def explain(argv: list[str]) -> int:
+def explain(argv: list[str]) -> Program:
     """Show the execution plan of a job.
 
     Args:
         argv: Flags.
-
-    Returns:
-        Exit code.
     """
     _, keys = parser_of_explain().read(argv)
     job = Job(**keys)
@@ -362,14 +351,11 @@ def parser_of_warmup() -> Parser:
     return parser
 
 
-def warmup(argv: list[str]) -> int:
+def warmup(argv: list[str]) -> Program:
     """Compile the kernels of jobs.
 
     Args:
         argv: Flags.
-
-    Returns:
-        Exit code.
     """
     _, keys = parser_of_warmup().read(argv)
     jobs = jobs_of(keys)
@@ -456,16 +442,15 @@ def opened(
     return trainer
 
 
-def on_all_ranks(job: Job, work: Callable[[Comm], None]) -> int:
-    """Run a command on all ranks; after an error all ranks end, and one message is printed."""
+def on_all_ranks(job: Job, work: Callable[[Comm], None]) -> Program:
+    """The program that starts logging and does the work of a command, on all ranks."""
 
-    def program() -> int:
+    def program() -> None:
         comm = start()
         start_logging(job.log_level, comm.rank, comm.size)
         work(comm)
-        return 0
 
-    return run_main(program)
+    return program
 
 
 def say_on_first(comm: Comm, *lines: str) -> None:

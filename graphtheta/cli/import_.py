@@ -9,6 +9,7 @@ from graphtheta.base.console import amount, say
 from graphtheta.cli import command
 from graphtheta.cli.import_tables import import_tables
 from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.runtime.start import Program
 from graphtheta.errors import ConfigError
 from graphtheta.graph.datasets.dataset import load
 from graphtheta.graph.store.from_graph import write_store
@@ -50,14 +51,11 @@ def parser_of_import() -> Parser:
     return parser
 
 
-def import_(argv: list[str]) -> int:
+def import_(argv: list[str]) -> Program:
     """Write a graph as a store.
 
     Args:
         argv: Source and flags.
-
-    Returns:
-        Exit code.
     """
     if any(word.partition("=")[0] == "--edges" for word in argv):
         return import_tables(argv)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphtheta.engine.runtime.start import run_main, start
+from graphtheta.engine.runtime.start import Program, start
 from graphtheta.errors import ConfigError
 from graphtheta.run.job.flag import Parser
 
@@ -88,14 +88,11 @@ LISTS = (
 )
 
 
-def import_tables(argv: Sequence[str]) -> int:
+def import_tables(argv: Sequence[str]) -> Program:
     """Import tables as a store.
 
     Args:
         argv: Flags.
-
-    Returns:
-        Exit code.
     """
     options, _ = parser().read(list(argv))
     keywords = {key: value for key, value in vars(options).items() if value is not None}
@@ -118,7 +115,7 @@ def import_tables(argv: Sequence[str]) -> int:
     if "rename" in keywords:
         keywords["rename"] = new_names(keywords["rename"])
 
-    def program() -> int:
+    def program() -> None:
         from graphtheta.importing.ingest.importer import import_graph
 
         import_graph(
@@ -129,9 +126,8 @@ def import_tables(argv: Sequence[str]) -> int:
             progress=True,
             **keywords,
         )
-        return 0
 
-    return run_main(program)
+    return program
 
 
 def parser() -> Parser:

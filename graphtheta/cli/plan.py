@@ -13,7 +13,7 @@ from graphtheta.base.atomic import check_replaceable, write_json
 from graphtheta.base.console import say
 from graphtheta.base.logger import start_logging
 from graphtheta.base.wording import did_you_mean
-from graphtheta.engine.runtime.start import launched, run_main, start
+from graphtheta.engine.runtime.start import Program, launched, start
 from graphtheta.engine.strategy.registry import AUTO
 from graphtheta.errors import ConfigError, MemoryLimitError
 from graphtheta.inspect.planning.machine import known, machine
@@ -30,10 +30,16 @@ from graphtheta.train.loop.prepare import load_graph
 STRATEGIES = ("global", "mini", "cluster")
 # what --json writes, and what to do if it cannot be written
 FIGURES = ("the figures", "give another file with --json")
+APART = """
+import sys
+from graphtheta.cli.plan import plan
+from graphtheta.engine.runtime.start import run_main
+sys.exit(run_main(plan(sys.argv[1:], ready=True)))
+"""
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-def plan(argv: list[str], ready: bool = False) -> int:
+def plan(argv: list[str], ready: bool = False) -> Program:
     """Predict a job in several ways.
 
     A process that has compiled kernels or measured the machine holds more memory than one that
@@ -42,9 +48,6 @@ def plan(argv: list[str], ready: bool = False) -> int:
     Args:
         argv: Flags.
         ready: Whether an earlier process has compiled and measured what it could.
-
-    Returns:
-        Exit code.
     """
     options, keys = parser_of_plan().read(argv)
     if launched()[1] > 1:
@@ -75,7 +78,7 @@ def plan(argv: list[str], ready: bool = False) -> int:
     if options.json:
         check_replaceable(Path(options.json))
 
-    def program() -> int:
+    def program() -> int | None:
         from graphtheta.ops.compile.jit import n_compiled
 
         comm = start()
@@ -115,9 +118,9 @@ def plan(argv: list[str], ready: bool = False) -> int:
         if not any(limit.fits(row) for row in rows):
             more = [p for p in MORE_WORKERS if max(workers) < p <= graph.n_nodes]
             raise MemoryLimitError(refusal(rows, rows_on(more), limit))
-        return 0
+        return None
 
-    return run_main(program)
+    return program
 
 
 def parser_of_plan() -> Parser:
@@ -167,8 +170,7 @@ def apart(argv: list[str]) -> int:
     """Make a plan in a process of its own, with kernels from the cache and the stored speed of the
     machine; returns its exit code.
     """
-    program = "import sys; from graphtheta.cli.plan import plan; sys.exit(plan(sys.argv[1:], True))"
-    return subprocess.run([sys.executable, "-c", program, *argv], check=False).returncode
+    return subprocess.run([sys.executable, "-c", APART, *argv], check=False).returncode
 
 
 def jobs_of(

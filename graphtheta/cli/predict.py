@@ -11,6 +11,7 @@ from graphtheta.cli.command import add_trust, on_all_ranks, opened
 from graphtheta.cli.links import add_links, check_links, link_rows
 from graphtheta.cli.top import add_flags, check_flags, top_rows
 from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.runtime.start import Program
 from graphtheta.errors import ConfigError
 from graphtheta.inference.grown.comparison import COMPARISONS
 from graphtheta.inference.outputs.file import check_free_name, check_name, write_together
@@ -102,14 +103,11 @@ def parser_of_predict() -> Parser:
     return parser
 
 
-def predict(argv: list[str]) -> int:
+def predict(argv: list[str]) -> Program:
     """Write predictions of a finished run, embeddings, or the nodes of the highest scores.
 
     Args:
         argv: Run folder and flags.
-
-    Returns:
-        Exit code.
     """
     options, keys = parser_of_predict().read(argv)
     check_flags(options)

@@ -13,7 +13,7 @@ from graphtheta.base.costs import POST
 from graphtheta.base.logger import start_logging
 from graphtheta.cli.plan import FIGURES, STRATEGIES, alike, jobs_of, listed, numbers, settled
 from graphtheta.engine.comm.delayed import read_link
-from graphtheta.engine.runtime.start import launched, run_main, start
+from graphtheta.engine.runtime.start import Program, launched, start
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.inspect.planning.machine import Machine, machine, read
 from graphtheta.inspect.planning.plan import MODES
@@ -29,14 +29,11 @@ from graphtheta.train.loop.prepare import load_graph
 LEAST = {"cores": 0, "per_machine": 1, "message": 0, "congestion": 1, "slowest": 1, "views": 1}
 
 
-def simulate(argv: list[str]) -> int:
+def simulate(argv: list[str]) -> Program:
     """Simulate a job.
 
     Args:
         argv: Flags.
-
-    Returns:
-        Exit code.
     """
     options, keys = parser_of_simulate().read(argv)
     if launched()[1] > 1:
@@ -57,7 +54,7 @@ def simulate(argv: list[str]) -> int:
     )
     jobs = jobs_of(keys, strategies, partitioners)
 
-    def program() -> int:
+    def program() -> None:
         comm = start()
         start_logging(jobs[0].log_level, comm.rank, 1)
         graph = with_structural_features(jobs[0], load_graph(jobs[0]), comm)
@@ -86,9 +83,8 @@ def simulate(argv: list[str]) -> int:
         say(report(points, cluster))
         if options.plot:
             draw(points, Path(options.plot))
-        return 0
 
-    return run_main(program)
+    return program
 
 
 def parser_of_simulate() -> Parser:

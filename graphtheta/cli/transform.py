@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 
 from graphtheta.base.console import amount, say
-from graphtheta.engine.runtime.start import run_main, start
+from graphtheta.engine.runtime.start import Program, start
 from graphtheta.errors import ConfigError
 from graphtheta.graph.store.reader import read_store
 from graphtheta.importing.rewriting.transform import CHOICES, transform_store
@@ -47,14 +47,11 @@ def parser_of_transform() -> Parser:
     return parser
 
 
-def transform(argv: list[str]) -> int:
+def transform(argv: list[str]) -> Program:
     """Make a store of another one.
 
     Args:
         argv: Store and flags.
-
-    Returns:
-        Exit code.
     """
     options, _ = parser_of_transform().read(argv)
     if not options.to:
@@ -63,7 +60,7 @@ def transform(argv: list[str]) -> int:
             " connected.store"
         )
 
-    def program() -> int:
+    def program() -> None:
         comm = start()
         began = perf_counter()
         folder = transform_store(
@@ -87,6 +84,5 @@ def transform(argv: list[str]) -> int:
                 + f"{amount(size)} in {folder}, {amount(shared)} of them shared,"
                 f" {perf_counter() - began:.1f} s"
             )
-        return 0
 
-    return run_main(program)
+    return program

@@ -25,14 +25,10 @@ import pytest
 import graphtheta.cli.command
 import graphtheta.cli.datasets
 import graphtheta.cli.doctor
-import graphtheta.cli.import_tables
 import graphtheta.cli.launch
-import graphtheta.cli.plan
 import graphtheta.cli.predict
 import graphtheta.cli.report
 import graphtheta.cli.runs
-import graphtheta.cli.simulate
-import graphtheta.cli.transform
 from graphtheta.__main__ import main
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.graph.datasets.download import Downloaded
@@ -155,8 +151,8 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("command", commands())
 def test_commands_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The words are read and make a job; nothing is run."""
+    monkeypatch.setattr(graphtheta.__main__, "run_main", lambda program: 0)
     for module in (graphtheta.cli.command, graphtheta.cli.predict):
-        monkeypatch.setattr(module, "on_all_ranks", lambda job, work: 0)
         monkeypatch.setattr(module, "job_of", lambda run, keys, trust=False: Job(**keys))
     monkeypatch.setattr(
         graphtheta.cli.datasets,
@@ -164,12 +160,8 @@ def test_commands_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) 
         lambda name, data_dir, source: Downloaded(Path(name), (), recorded=False),
     )
     monkeypatch.setattr(graphtheta.cli.doctor, "doctor", lambda argv: 0)
-    monkeypatch.setattr(graphtheta.cli.import_tables, "run_main", lambda program: 0)
     monkeypatch.setattr(graphtheta.cli.report, "report", lambda argv: 0)
-    monkeypatch.setattr(graphtheta.cli.plan, "run_main", lambda program: 0)
     monkeypatch.setattr(graphtheta.cli.runs, "compare_runs", lambda folder: Comparison([], {}))
-    monkeypatch.setattr(graphtheta.cli.simulate, "run_main", lambda program: 0)
-    monkeypatch.setattr(graphtheta.cli.transform, "run_main", lambda program: 0)
     monkeypatch.setattr(graphtheta.cli.launch.Restarts, "run", lambda self: 0)
     assert main(shlex.split(command)) == 0
 

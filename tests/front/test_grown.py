@@ -15,7 +15,7 @@ import ranks
 from grown_graphs import KEYS, check
 
 import graphtheta as gt
-from graphtheta.cli.command import train
+from graphtheta.__main__ import main
 from graphtheta.cli.predict import predict
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, FormatError
@@ -449,8 +449,9 @@ def test_commands(
             test=graph.test,
         )
     assert (
-        train(
+        main(
             [
+                "train",
                 "--dataset",
                 "old.npz",
                 "--epochs",
@@ -465,19 +466,20 @@ def test_commands(
         )
         == 0
     )
-    assert predict(["run", "--keep-layers", "kept", "--to", "old.out.npz"]) == 0
-    assert predict(["run", "--to", "again.out.npz"]) == 0
+    assert main(["predict", "run", "--keep-layers", "kept", "--to", "old.out.npz"]) == 0
+    assert main(["predict", "run", "--to", "again.out.npz"]) == 0
     np.testing.assert_allclose(
         np.load("old.out.npz")["probability"],
         np.load("again.out.npz")["probability"],
         rtol=1e-9,
         atol=1e-9,
     )
-    assert predict(["run", "--dataset", "new.npz", "--to", "whole.npz"]) == 0
+    assert main(["predict", "run", "--dataset", "new.npz", "--to", "whole.npz"]) == 0
     capsys.readouterr()
     assert (
-        predict(
+        main(
             [
+                "predict",
                 "run",
                 "--dataset",
                 "new.npz",
@@ -495,9 +497,21 @@ def test_commands(
     whole = np.load("whole.npz")["probability"]
     np.testing.assert_allclose(np.load("update.npz")["probability"], whole, rtol=1e-9, atol=1e-9)
     words = ["run", "--dataset", "new.npz", "--since", "later", "--compare", "degrees"]
-    assert predict([*words, "--embed", "--format", "npy", "--to", "vectors"]) == 0
+    assert main(["predict", *words, "--embed", "--format", "npy", "--to", "vectors"]) == 0
     assert (
-        predict(["run", "--dataset", "new.npz", "--since", "kept", "--appended", "--to", "new.csv"])
+        main(
+            [
+                "predict",
+                "run",
+                "--dataset",
+                "new.npz",
+                "--since",
+                "kept",
+                "--appended",
+                "--to",
+                "new.csv",
+            ]
+        )
         == 0
     )
     assert [line.split(",")[0] for line in Path("new.csv").read_text().splitlines()] == [
@@ -523,8 +537,9 @@ def test_commands_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     np.savez("old.npz", edge_index=OLD.edge_index, x=OLD.x, y=OLD.y, train=OLD.train)
     np.savez("new.npz", edge_index=appended(True).edge_index, x=appended(True).x)
     assert (
-        train(
+        main(
             [
+                "train",
                 "--dataset",
                 "old.npz",
                 "--epochs",
@@ -555,7 +570,7 @@ def test_commands_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         done = ranks.run([*start, *words])
         assert done.returncode == 0, done.stderr
-    assert predict(["run", "--dataset", "new.npz", "--to", "one.npz"]) == 0
+    assert main(["predict", "run", "--dataset", "new.npz", "--to", "one.npz"]) == 0
     np.testing.assert_allclose(
         np.load("two.npz")["probability"], np.load("one.npz")["probability"], rtol=1e-9, atol=1e-9
     )

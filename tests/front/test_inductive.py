@@ -13,9 +13,8 @@ import pytest
 import ranks
 
 import graphtheta as gt
+from graphtheta.__main__ import main
 from graphtheta.base.console import figure
-from graphtheta.cli.command import evaluate, train
-from graphtheta.cli.predict import predict
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
@@ -454,14 +453,14 @@ def test_commands(
         "--normalise-features",
         "standard",
     ]
-    assert train([*flags, "--hidden", "4"]) == 0
-    assert evaluate(["run", "--dataset", "labelled.npz"]) == 0
+    assert main(["train", *flags, "--hidden", "4"]) == 0
+    assert main(["evaluate", "run", "--dataset", "labelled.npz"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert any(line.startswith("test") for line in shown) and not any(
         line.startswith("train ") for line in shown
     )
     for dataset in ("plain.npz", "plain.store", "labelled.npz"):
-        assert predict(["run", "--dataset", dataset, "--to", f"{dataset}.out.npz"]) == 0
+        assert main(["predict", "run", "--dataset", dataset, "--to", f"{dataset}.out.npz"]) == 0
     given = gt.open_run("run", OTHER.symmetrised().replace(**UNLABELLED)).predict()
     assert given is not None
     for dataset in ("plain.npz", "plain.store", "labelled.npz"):
@@ -469,17 +468,29 @@ def test_commands(
             np.load(f"{dataset}.out.npz")["probability"], given[1], rtol=1e-5, atol=1e-6
         )
     assert (
-        predict(["run", "--dataset", "plain.npz", "--embed", "--format", "csv", "--to", "vectors"])
+        main(
+            [
+                "predict",
+                "run",
+                "--dataset",
+                "plain.npz",
+                "--embed",
+                "--format",
+                "csv",
+                "--to",
+                "vectors",
+            ]
+        )
         == 0
     )
     capsys.readouterr()
     own = gt.open_run("run")
     assert (
-        evaluate(["run", "--on", "test"]) == 0
+        main(["evaluate", "run", "--on", "test"]) == 0
         and figure(own.evaluate()["test_loss"]) in capsys.readouterr().out
     )
     assert (
-        evaluate(["run", "--dataset", "plain.npz"]) != 0
+        main(["evaluate", "run", "--dataset", "plain.npz"]) != 0
         and "has no labels of nodes" in capsys.readouterr().err
     )
     with pytest.raises(ConfigError, match=r"the folder has no job\.yaml"):
@@ -491,8 +502,9 @@ def test_commands(
 def test_commands_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert (
-        train(
+        main(
             [
+                "train",
                 "--dataset",
                 "sbm:n_nodes=200,n_edges=900",
                 "--epochs",
@@ -510,7 +522,7 @@ def test_commands_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         [str(ranks.MPIEXEC), "-n", "2", ranks.sys.executable, "-m", "graphtheta", *other, "two.npz"]
     )
     assert done.returncode == 0, done.stderr
-    assert predict([*other[1:], "one.npz"]) == 0
+    assert main(["predict", *other[1:], "one.npz"]) == 0
     np.testing.assert_allclose(
         np.load("two.npz")["probability"], np.load("one.npz")["probability"], rtol=1e-5, atol=1e-6
     )
@@ -533,7 +545,10 @@ def test_a_run_on_its_own_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "yes",
     ]
     assert (
-        train([*keys, "--epochs", "2", "--hidden", "4", "--out", "run", "--dtype", "float64"]) == 0
+        main(
+            ["train", *keys, "--epochs", "2", "--hidden", "4", "--out", "run", "--dtype", "float64"]
+        )
+        == 0
     )
     trainer = gt.Trainer(job=gt.Job.from_yaml("run/job.yaml"))
     trainer.load("run/weights.safetensors")

@@ -19,7 +19,7 @@ import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.base.atomic import MARKER
 from graphtheta.base.console import figure
-from graphtheta.cli.command import parser_of_train, train_all
+from graphtheta.cli.command import train
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
@@ -168,8 +168,7 @@ def command(**keys: Any) -> None:
         for key, value in given.items()
         for word in (f"--{key.replace('_', '-')}", *([] if value is True else [str(value)]))
     ]
-    job = gt.Job(**parser_of_train().read(words)[1])
-    train_all(job, gt.start())
+    train(words)()
 
 
 def program(**keys: Any) -> None:

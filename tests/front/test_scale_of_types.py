@@ -12,9 +12,9 @@ import pytest
 import scipy.sparse as sp
 
 import graphtheta as gt
+from graphtheta.__main__ import main
 from graphtheta.base.npy import in_files
 from graphtheta.base.typed_rows import TypedRows
-from graphtheta.cli.command import train
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
@@ -279,7 +279,7 @@ def test_a_run_that_goes_on_and_its_weights(
         "--out",
         "trained",
     ]
-    assert train(["--dataset", "raw.store", *flags]) == 0
+    assert main(["train", "--dataset", "raw.store", *flags]) == 0
     own = gt.open_run("trained").predict()
     for graph in (RAW, FORMS["sparse"], turned()):
         other = gt.open_run("trained", graph.replace(**UNLABELLED)).predict(graph.nodes_of("paper"))

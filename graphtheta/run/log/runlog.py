@@ -40,6 +40,7 @@ class RunLog:
     Attributes:
         rows: One per evaluated epoch of the run.
         begun: Whether training has begun; False if there is nothing to train.
+        written: Whether the run was written; False for one that had finished before.
     """
 
     def __init__(self, job: Job, comm: Comm, metric: str, wish: Wish = None):
@@ -47,6 +48,7 @@ class RunLog:
         self.comm = comm
         self.rows: list[dict[str, Any]] = []
         self.begun = False
+        self.written = False
         # number of rows of an earlier process, whose times are excluded
         self._earlier = 0
         self._times = np.zeros((comm.size, len(STAGES), len(FIELDS)))
@@ -182,6 +184,7 @@ class RunLog:
 
         Collective: all ranks of comm.
         """
+        self.written = True
         if not self._new:
             return
         self._batches = self._times_of_batches()

@@ -1,13 +1,12 @@
-"""Trains and writes a run: a folder with the job, metrics, weights, profile and result.
+"""Writes a run: a folder with the job, metrics, weights, profile and result.
 
 The command ``train`` and ``Trainer.fit`` write the same files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 from graphtheta.base.atomic import write_json
 from graphtheta.base.console import amount
@@ -19,58 +18,48 @@ from graphtheta.run.log.runlog import RunLog
 from graphtheta.train.loop.session import Session
 
 
-class Recorded(NamedTuple):
-    """What became of a run.
-
-    Attributes:
-        result: Its result.
-        lines: How it was made, for the user.
-        is_new: Whether files were written; False if the folder holds the finished run already.
-    """
-
-    result: Result
-    lines: list[str]
-    is_new: bool
-
-
-def recorded(session: Session, log: RunLog, fit: Callable[[], Result]) -> Recorded:
-    """Train, and write what a run consists of to the folder of its job.
+def write_run(session: Session, log: RunLog, result: Result, predicted: int) -> None:
+    """Write what a run consists of, besides its rows and checkpoints, to the folder of its job.
 
     A resumed run that had already finished is not changed.
 
     Args:
-        session: The model on its graph.
-        log: Receives the rows; of the same job.
-        fit: Trains with this log.
+        session: The trained model on its graph.
+        log: It has taken the rows.
+        result: What was reached.
+        predicted: Predicted peak memory of this rank, in bytes.
 
     Raises:
-        DivergedError: Training diverged; the weights of the best model before are written.
         FormatError: A file cannot be written; on all ranks together.
 
     Collective: all ranks of the session.
     """
     folder = session.job.folder
-    comm = session.comm
-    predicted = session.predicted_peak()
-    try:
-        result = fit()
-    except DivergedError as error:
-        if not error.best_epoch:
-            raise
-        session.save(folder / WEIGHTS)
-        best = f"{folder / WEIGHTS} holds the best model before, of epoch {error.best_epoch}"
-        told = DivergedError(f"{error}; {best}")
-        told.best_epoch = error.best_epoch
-        raise told from None
-    if not log.begun and comm.broadcast((folder / RESULT_FILE).is_file()):
-        return Recorded(result, lines=[], is_new=False)
+    if not log.begun and session.comm.broadcast((folder / RESULT_FILE).is_file()):
+        return
     log.write_profile(predicted, session.fallbacks)
     session.save(folder / WEIGHTS)
-    record, lines = _outcome(session, result)
-    with comm.agreed():
-        if comm.rank == 0:
+    record = _record(session, result)
+    with session.comm.agreed():
+        if session.comm.rank == 0:
             write_json(folder / RESULT_FILE, record, "the results")
-    return Recorded(result, lines, is_new=True)
+
+
+def best_saved(session: Session, error: DivergedError) -> DivergedError:
+    """Save the best model before training diverged; returns the error that says so.
+
+    Raises:
+        FormatError: It cannot be written; on all ranks together.
+
+    Collective: all ranks of the session.
+    """
+    weights = session.job.folder / WEIGHTS
+    session.save(weights)
+    told = DivergedError(
+        f"{error}; {weights} holds the best model before, of epoch {error.best_epoch}"
+    )
+    told.best_epoch = error.best_epoch
+    return told
 
 
 def positive_entry(positive: str) -> dict[str, str]:
@@ -78,8 +67,8 @@ def positive_entry(positive: str) -> dict[str, str]:
     return {"positive": positive} if positive else {}
 
 
-def _outcome(session: Session, result: Result) -> tuple[dict[str, Any], list[str]]:
-    """The record of a result, and lines about how it was made.
+def _record(session: Session, result: Result) -> dict[str, Any]:
+    """The record of a result.
 
     Collective: all ranks of the session.
     """
@@ -94,7 +83,6 @@ def _outcome(session: Session, result: Result) -> tuple[dict[str, Any], list[str
     }
     if session.setup.strategy_line:
         record["strategy"] = session.setup.strategy_line
-    lines = []
     modes = session.setup.modes
     if modes is not None:
         record["modes"] = {"independent": session.setup.independent, **asdict(modes)}
@@ -105,20 +93,33 @@ def _outcome(session: Session, result: Result) -> tuple[dict[str, Any], list[str
             "stage_threads": pipeline.stage_threads,
             **asdict(pipeline.costs),
         }
+    macrobatches = session.macrobatches
+    if macrobatches is not None:
+        record["macrobatch"] = {
+            "size": macrobatches.size,
+            "fetched": macrobatches.fetched,
+            **asdict(macrobatches.counts.summed(session.comm)),
+        }
+    classes = session.class_report()
+    if classes.splits:
+        record["classes"] = classes.model_dump()
+    return record
+
+
+def lines_about(session: Session) -> list[str]:
+    """How a model was trained, for the user.
+
+    Collective: all ranks of the session.
+    """
+    lines = []
+    pipeline = session.pipeline
+    if pipeline is not None and pipeline.costs is not None:
         lines.append(pipeline.line)
     macrobatches = session.macrobatches
     if macrobatches is not None:
         relay = macrobatches.counts.summed(session.comm)
-        record["macrobatch"] = {
-            "size": macrobatches.size,
-            "fetched": macrobatches.fetched,
-            **asdict(relay),
-        }
         lines.append(f"macrobatches of {macrobatches.size}: {relay}")
-    classes = session.class_report()
-    if classes.splits:
-        record["classes"] = classes.model_dump()
     older = session.training.versions.most_bytes
     if older:
         lines.append(f"older parameter versions used at most {amount(older)} of memory")
-    return record, lines
+    return lines

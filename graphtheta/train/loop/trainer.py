@@ -40,7 +40,7 @@ from graphtheta.run.log.runlog import RunLog
 from graphtheta.run.log.shown import Shown
 from graphtheta.tasks.evaluation.evaluate import SPLITS
 from graphtheta.train.loop.callback import Callback, Callbacks
-from graphtheta.train.loop.recorded import recorded
+from graphtheta.train.loop.recorded import best_saved, write_run
 from graphtheta.train.loop.session import CALMER, Session
 from graphtheta.train.reuse.staleness.approximate import PARTITION, Approximate, gathered, scattered
 from graphtheta.train.reuse.staleness.audit import OUTPUTS, audited
@@ -130,64 +130,72 @@ class Trainer(Session):
 
         Collective: all ranks.
         """
-        job = self.job
         calls = Callbacks(callbacks)
-        given = () if log is None else (log,)
-        asks = log is not None or not all(map(job.is_default, ASKING))
-        if isinstance(log, RunLog):
-            return self._fit(given, calls, resumable=True)
-        makes_run = asks and (job.keep > 0 or bool(job.out) or job.resume)
-        if makes_run or job.save_predictions or job.trace:
-            self.job = job = placed(job, self.comm)
-        if makes_run:
-            with RunLog(job, self.comm, self.setup.metric, progress) as own:
-                logs = (own, *given)
-                return recorded(self, own, lambda: self._fit(logs, calls, resumable=True)).result
-        with Shown(job, self.comm, self.setup.metric, progress) as shown:
-            return self._fit((shown, *given), calls, resumable=False)
-
-    def _fit(self, logs: Sequence[Log], calls: Callbacks, resumable: bool) -> Result:
-        """Train as ``fit`` does.
-
-        Args:
-            logs: Receive the rows, each with the entries that those before have added.
-            calls: Called during training.
-            resumable: Whether it is a run, whose folder is written and which can be resumed.
-
-        Collective: all ranks.
-        """
+        own = self._log(log, progress)
+        logs = (own,) if log is None or log is own else (own, log)
+        run_log = own if isinstance(own, RunLog) else None
         job = self.job
-        keeps = resumable and job.keep > 0
-        writes = resumable or job.save_predictions or job.trace
-        with exclusive(job.folder, self.comm) if writes else nullcontext():
-            found = find_checkpoint(job, self.comm) if resumable else None
-            run = self._restored(found) if found is not None else Progress()
-            if (plateau := self.setup.rule.plateau) is not None:
-                plateau.begin(self._quality(row, row["loss"])[0] for row in run.history)
-            trains = found is None or not self._is_over(run)
+        writes = run_log is not None or job.save_predictions or job.trace
+        predicted = self.predicted_peak()
+        with own, exclusive(job.folder, self.comm) if writes else nullcontext():
+            run, trains = self._begun(run_log is not None)
             if trains:
-                if found is not None and self.comm.rank == 0:
-                    say(f"resuming from step {self.step}, in epoch {run.epoch + 1}")
                 if self.setup.limit is not None:
                     self.setup.limit.check()
-                for log in logs:
-                    log.begin(run.history)
+                for one in logs:
+                    one.begin(run.history)
                 try:
                     with (
                         tracing(self.comm, job.folder / TRACE_FILE) if job.trace else nullcontext()
                     ):
-                        self._train(run, logs, calls, keeps)
+                        self._train(run, logs, calls, run_log is not None and job.keep > 0)
                 except DivergedError as error:
                     self._take_best(run)
                     error.best_epoch = run.best_epoch
-                    raise
+                    if run_log is None or not run.best_epoch:
+                        raise
+                    raise best_saved(self, error) from None
             if self._best is None:
                 run.metrics = self.measure()
             self._take_best(run)
             if job.save_predictions:
                 self._save_predictions(again=trains)
             calls.call("on_end", run, self.step)
-            return run.result(self.positive, metric=self.setup.metric, **job.evaluation_entry)
+            result = run.result(self.positive, metric=self.setup.metric, **job.evaluation_entry)
+            if run_log is not None:
+                write_run(self, run_log, result, predicted)
+            return result
+
+    def _log(self, log: Log | None, progress: bool | None) -> RunLog | Shown:
+        """What shows a training, and writes it if it is a run; then, the job knows its folder.
+
+        Collective: all ranks.
+        """
+        if isinstance(log, RunLog):
+            return log
+        job = self.job
+        asks = log is not None or not all(map(job.is_default, ASKING))
+        makes_run = asks and (job.keep > 0 or bool(job.out) or job.resume)
+        if makes_run or job.save_predictions or job.trace:
+            self.job = job = placed(job, self.comm)
+        return (RunLog if makes_run else Shown)(job, self.comm, self.setup.metric, progress)
+
+    def _begun(self, resumable: bool) -> tuple[Progress, bool]:
+        """The progress from which training goes on, and whether anything is left to train.
+
+        Args:
+            resumable: Whether the folder may hold a checkpoint of this run.
+
+        Collective: all ranks.
+        """
+        found = find_checkpoint(self.job, self.comm) if resumable else None
+        run = self._restored(found) if found is not None else Progress()
+        if (plateau := self.setup.rule.plateau) is not None:
+            plateau.begin(self._quality(row, row["loss"])[0] for row in run.history)
+        trains = found is None or not self._is_over(run)
+        if trains and found is not None and self.comm.rank == 0:
+            say(f"resuming from step {self.step}, in epoch {run.epoch + 1}")
+        return run, trains
 
     def _save_predictions(self, again: bool) -> None:
         """Write the predictions to the folder of the run, if they are not there or ``again``."""
@@ -246,25 +254,32 @@ class Trainer(Session):
                 over = run.over = self._is_over(run)
                 if code or over or due:
                     self._check_finite()
-                    # the state of other workers is gathered, so all ranks take part
-                    held = (
-                        {}
-                        if self._memory is None or not keeps
-                        else gathered(self.partition, self._memory.held())
-                    )
-                    best = self._best if run.before is None else self._best_before
-                    rows = () if best is None else best.rows
-                    tables = gathered_tables(
-                        self.setup.tables if keeps else (), self.partition, rows, keeper.folder
-                    )
-                    held |= tables.arrays | {
-                        f"best/{name}": x
-                        for name, x in ({} if best is None else best.state).items()
-                    }
-                    held |= self._views_of_next(run)
-                    keeper.offer(partial(self._checkpoint, run, held, tables.failure))
+                    self._offer(run, keeper, keeps)
                 if code:
                     self._leave(keeper, code)
+
+    def _offer(self, run: Progress, keeper: Keeper, keeps: bool) -> None:
+        """Give the keeper a checkpoint of the run.
+
+        The state of other workers is gathered, so all ranks take part.
+
+        Collective: all ranks.
+        """
+        held = (
+            {}
+            if self._memory is None or not keeps
+            else gathered(self.partition, self._memory.held())
+        )
+        best = self._best if run.before is None else self._best_before
+        rows = () if best is None else best.rows
+        tables = gathered_tables(
+            self.setup.tables if keeps else (), self.partition, rows, keeper.folder
+        )
+        held |= tables.arrays | {
+            f"best/{name}": x for name, x in ({} if best is None else best.state).items()
+        }
+        held |= self._views_of_next(run)
+        keeper.offer(partial(self._checkpoint, run, held, tables.failure))
 
     def _end_epoch(self, run: Progress, logs: Sequence[Log], calls: Callbacks) -> bool:
         """End an epoch whose views are done; returns whether a callback ends training."""
