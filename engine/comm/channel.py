@@ -74,19 +74,6 @@ WORK_ITEM: ContextVar[WorkItem | None] = ContextVar("graphtheta_work_item", defa
 WORK_ITEMS: WeakSet[WorkItem] = WeakSet()
 
 
-def in_stage(stage: str, function: Callable[[], T]) -> T:
-    """Run a function on a thread of a stage of the pipeline, if stages have threads of their own;
-    returns its result.
-
-    Args:
-        stage: One of ``engine.train.stages.STAGES``.
-        function: Runs in the channel of the current work item, and with a copy of its context
-            variables.
-    """
-    item = WORK_ITEM.get()
-    return function() if item is None else item.run_in(stage, function)
-
-
 def active_work_items() -> list[WorkItem]:
     """Active work items of this process; may be called from any thread."""
     while True:

@@ -23,12 +23,12 @@ import scipy
 from graphtheta.base.sparse import is_sparse
 
 from ...ops.rows.by_number import assembled, take_rows
-from ..comm.channel import in_stage
 from ..comm.communicator import Comm
 from ..partition.exchange import pointers
 from ..partition.partition import Partition
 from ..partition.table import Route
 from .scatter import Move
+from .scheduler import in_stage
 from .stages import FEATURES
 from .turns import Turns
 

@@ -165,6 +165,19 @@ class _WorkItem:
         return result
 
 
+def in_stage(stage: str, function: Callable[[], T]) -> T:
+    """Run a function on a thread of a stage of the pipeline, if stages have threads of their own;
+    returns its result.
+
+    Args:
+        stage: One of ``STAGES``.
+        function: Runs in the channel of the current work item, and with a copy of its context
+            variables.
+    """
+    item = WORK_ITEM.get()
+    return function() if item is None else item.run_in(stage, function)
+
+
 class WorkQueue:
     """Runs work items of this rank, several at a time.
 

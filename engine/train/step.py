@@ -20,7 +20,6 @@ from ...ops.autodiff.gradients import Gradients
 from ...ops.autodiff.tape import Change, Tape, Var
 from ...ops.edge.backend.fused import backend_scope
 from ...ops.optimisers.optim import Optimiser
-from ..comm.channel import in_stage
 from ..comm.communicator import Comm
 from ..layer.layer import Model
 from ..layer.settings import PassSettings, pass_scope
@@ -30,7 +29,7 @@ from ..view.view import GraphView
 from .fetch import Features
 from .gradient_sum import GradientSum
 from .learned import FetchedRows, LearnedRows, OwnRows
-from .scheduler import WorkQueue
+from .scheduler import WorkQueue, in_stage
 from .stages import COMPUTE, FEATURES
 from .supply import Ahead, Foresight, ViewSupply
 from .table import LearnedTable, check_tables

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphtheta.engine.comm.channel import WORK_ITEM, Tag, in_stage
+from graphtheta.engine.comm.channel import WORK_ITEM, Tag
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.train.scheduler import WorkQueue
+from graphtheta.engine.train.scheduler import WorkQueue, in_stage
 from graphtheta.engine.train.stages import STAGES, StageThreads
 from graphtheta.errors import CommError
 from graphtheta.ops.parallel import pool
