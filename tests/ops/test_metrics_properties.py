@@ -5,8 +5,9 @@ rows.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from math import prod
 
 import libraries
 import numpy as np
@@ -14,14 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphtheta.errors import ShapeError
 from graphtheta.ops.functions.metrics import (
     calibration,
     counts,
+    curves,
     ranking,
     regression,
     retrieval,
     scores,
 )
+from graphtheta.ops.parallel.buffers import LARGE
 
 skl = libraries.Later("sklearn.metrics")
 EPS = np.finfo(np.float64).eps
@@ -445,3 +449,37 @@ def test_retrieval(seed: int, groups: int, n: int, cuts: list[float]) -> None:
             best = sum(1 / np.log2(2 + np.arange(min(k, len(own)))))
             assert recall[i, j] == pytest.approx(np.mean(own <= k))
             assert ndcg[i, j] == pytest.approx(sum(1 / np.log2(1 + own[own <= k])) / best)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (counts.matrix_sums, (41,)),
+        (counts.class_sums, (41,)),
+        (counts.class_recalls, (2,)),
+        (counts.label_sums, (41,)),
+        (counts.label_recalls, (41,)),
+        (counts.binary_sums, ()),
+        (calibration.class_calibration_sums, (41,)),
+        (calibration.label_calibration_sums, (41,)),
+        (curves.class_curve_sums, (10,)),
+        (curves.label_curve_sums, (10,)),
+    ],
+)
+def test_many_rows_are_counted_as_shares_of_them_are(
+    function: Callable[[np.ndarray, np.ndarray], np.ndarray], shape: tuple[int, ...]
+) -> None:
+    # more rows than one thread takes, and shares that it takes whole
+    n = LARGE // prod(shape) // 4
+    rng = np.random.default_rng(1)
+    out = np.round(2 * rng.standard_normal((n, *shape)))
+    out[rng.random(n) < 0.01] = -np.inf
+    out[rng.random(n) < 0.01] = np.nan
+    of_classes = function.__name__.startswith(("class", "matrix"))
+    y = rng.integers(-1, shape[0], n) if of_classes else 1.0 * (rng.random(out.shape) < 0.3)
+    cuts = np.linspace(0, n, 8).astype(int)
+    assert np.array_equal(
+        function(y, out), sum(function(y[a:b], out[a:b]) for a, b in pairwise(cuts))
+    )
+    with pytest.raises((IndexError, ValueError, ShapeError)):
+        function(y[1:], out)

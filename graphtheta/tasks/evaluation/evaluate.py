@@ -32,6 +32,7 @@ from graphtheta.ops.functions.losses.row_loss import Grouping
 from graphtheta.ops.functions.metrics.counts import class_sums, label_sums, matrix_sums
 from graphtheta.ops.functions.metrics.curves import class_curve_sums, label_curve_sums
 from graphtheta.ops.functions.metrics.ranking import NO_RANK, ranks
+from graphtheta.ops.parallel.buffers import taken
 from graphtheta.tasks.evaluation.past import Past
 from graphtheta.tasks.evaluation.sampled import SampledViews
 from graphtheta.tasks.evaluation.threshold import Threshold, margin_of
@@ -224,9 +225,10 @@ class Evaluator(ABC):
             # links have one label each and no axis for it
             y = y.reshape(-1, 1)
             value = value[:, None]
-        y = y[rows]
-        value = value[rows]
-        decided = None if decided is None else decided[rows]
+        chosen = np.flatnonzero(rows)
+        y = taken(y, chosen)
+        value = taken(value, chosen)
+        decided = None if decided is None else taken(decided, chosen)
         metrics = {
             "loss": loss,
             **measure(self.job_comm, self.task.kind, y, value, decided=decided),

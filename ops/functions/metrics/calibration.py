@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from .shared import counted, exponentials
+
 # bins of equal width; confidences are summed as multiples of 1 / UNIT, so that sums do not depend
 # on their order
 BINS = 15
@@ -30,12 +32,15 @@ def calibration_sums(confidence: np.ndarray, right: np.ndarray) -> np.ndarray:
     confidence = np.where(broken, 1.0, confidence.astype(np.float64))
     bins = np.clip(np.ceil(confidence * BINS).astype(np.int64) - 1, 0, BINS - 1)
     out = np.zeros((BINS, 3), np.int64)
-    out[:, 0] = np.bincount(bins, minlength=BINS)
-    out[:, 1] = np.bincount(bins[right & ~broken], minlength=BINS)
+    # of each bin the wrong rows, then the right ones
+    each = np.bincount(bins + BINS * (right & ~broken), minlength=2 * BINS).reshape(2, BINS)
+    out[:, 0] = each.sum(axis=0)
+    out[:, 1] = each[1]
     np.add.at(out[:, 2], bins, np.rint(confidence * UNIT).astype(np.int64))
     return out
 
 
+@counted
 def class_calibration_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
     """:func:`calibration_sums` of softmax probabilities of the most likely class.
 
@@ -44,14 +49,14 @@ def class_calibration_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
         out: Outputs, [n, C]; those of equal infinities share the probability.
     """
     labelled = labels >= 0
-    out = out[labelled].astype(np.float64)
-    largest = out.argmax(axis=1)
-    top = np.take_along_axis(out, largest[:, None], 1)
-    # infinity minus itself is no number
-    below = np.subtract(out, top, out=np.zeros_like(out), where=out != top)
-    return calibration_sums(1 / np.exp(below).sum(axis=1), largest == labels[labelled])
+    wide = out[labelled].astype(np.float64)
+    largest = wide.argmax(axis=1)
+    top = np.take_along_axis(wide, largest[:, None], 1)
+    confidence = 1 / exponentials(wide, top).sum(axis=1)
+    return calibration_sums(confidence, largest == labels[labelled])
 
 
+@counted
 def label_calibration_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
     """:func:`calibration_sums` of all known labels; the confidence is that of the likelier of 0 and
     1.

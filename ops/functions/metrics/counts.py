@@ -18,7 +18,7 @@ import numpy as np
 
 from graphtheta.errors import ConfigError
 
-from .shared import ratio, same_shape
+from .shared import counted, ratio, same_shape
 
 
 def confusion(labels: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
@@ -67,6 +67,7 @@ def label_counts(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     ).astype(np.int64)
 
 
+@counted
 def matrix_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
     """:func:`confusion` of the classes whose output is largest, [C, C] int64; arguments as for
     :func:`class_sums`.
@@ -81,11 +82,13 @@ def class_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
     return counts_of(matrix_sums(labels, out))
 
 
+@counted
 def label_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
     """:func:`label_counts` of outputs [n, C], which predict a label where they are above 0."""
     return label_counts(labels, out > 0)
 
 
+@counted
 def binary_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
     """:func:`label_counts` of one label a row, [1, 4] int64; labels [n] of 0 and 1, outputs [n]."""
     return label_counts(labels[:, None], out[:, None] > 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import scipy
 
-from .shared import ratio
+from .shared import counted, exponentials, ratio
 
 # 0, and thresholds whose logits are evenly spaced: dense near 0 and 1
 THRESHOLDS = np.append(0.0, 1 / (1 + np.exp(-np.linspace(-8, 8, 65))))
@@ -26,9 +26,7 @@ def class_probabilities(out: np.ndarray) -> np.ndarray:
         [..., C] float64.
     """
     wide = out.astype(np.float64)
-    top = wide.max(axis=-1, keepdims=True)
-    # infinity minus itself is no number
-    shares = np.exp(np.subtract(wide, top, out=np.zeros_like(wide), where=wide != top))
+    shares = exponentials(wide, wide.max(axis=-1, keepdims=True))
     return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
 
@@ -37,6 +35,7 @@ def label_probabilities(out: np.ndarray) -> np.ndarray:
     return np.asarray(scipy.special.expit(out.astype(np.float64)))
 
 
+@counted
 def class_curve_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
     """:func:`curve_sums` of each class against all others.
 
@@ -49,6 +48,7 @@ def class_curve_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
     return curve_sums(right.astype(np.float64), class_probabilities(out[known]))
 
 
+@counted
 def label_curve_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
     """:func:`curve_sums` of several labels a row.
 
