@@ -47,11 +47,12 @@ def edge_blocks(
     n = n_masters + n_mirrors
     sizes = (n_masters, n_mirrors)
     # what is dealt is not stored elsewhere, so that its memory serves what follows
-    in_bounds, in_src, gid = pairs.sorted_pairs(
+    in_bounds, in_src, ids = pairs.sorted_pairs(
         pairs.dealt_pairs(*_keys(src=src, dst=dst, edges=edges, row_of=row_of, sizes=sizes), 2 * n),
         2 * n,
-        np.int64,
     )
+    gid = _widened(ids)
+    del ids
     out_bounds, out_dst, out_edge = pairs.sorted_pairs(
         pairs.dealt_pairs(in_src, *_rows(in_bounds), 2 * n), 1
     )
@@ -114,6 +115,15 @@ def _keys(
         by_src,
         edges.astype(np.int32 if len(src) <= pairs.WIDEST else np.int64, copy=False),
     )
+
+
+def _widened(ids: np.ndarray) -> np.ndarray:
+    """Ids as int64: one more pass takes less time than to compile the sort for such ids, too."""
+    if ids.dtype == np.int64:
+        return ids
+    out = empty(ids.shape, np.int64)
+    by_blocks(lambda b, begin, end: np.copyto(out[begin:end], ids[begin:end]), len(ids), 1)
+    return out
 
 
 def _rows(bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,6 +11,9 @@ import numpy as np
 from ..compile.jit import jit
 from .hash import GOLDEN
 
+# fewer ids are sorted by NumPy before the compiled loop would be found
+FEW = 64
+
 
 @jit()
 def fill(ids, slots, shift):  # type: ignore[no-untyped-def]
@@ -75,6 +78,8 @@ def distinct(ids: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         The different ids, ascending, [m] int64, and the position of each id among them, [n].
     """
+    if len(ids) < FEW:
+        return np.unique(ids, return_inverse=True)
     room = min(len(ids), most)
     bits = (2 * room + 1).bit_length()
     different = np.empty(room, np.int64)

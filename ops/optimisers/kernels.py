@@ -27,22 +27,17 @@ def adam(value, g, old, new, numbers, out, begin, end):  # type: ignore[no-untyp
         out: The next value, [n].
     """
     keep_mean, more_mean, keep_square, more_square, divisor, eps, step, keep = numbers
+    old_mean, old_square = old
+    mean, square = new
     for a in range(begin, end, STEP):
         b = min(end, a + STEP)
-        x = value[a:b]
-        slope = g[a:b]
-        old_mean = old[0][a:b]
-        old_square = old[1][a:b]
-        mean = new[0][a:b]
-        square = new[1][a:b]
-        to = out[a:b]
         # a loop that writes more than one array is not vectorised
-        for i in range(len(x)):
-            mean[i] = keep_mean * old_mean[i] + more_mean * slope[i]
-        for i in range(len(x)):
-            square[i] = keep_square * old_square[i] + more_square * (slope[i] * slope[i])
-        for i in range(len(x)):
-            to[i] = keep * x[i] - step * (mean[i] / (math.sqrt(square[i]) / divisor + eps))
+        for i in range(a, b):
+            mean[i] = keep_mean * old_mean[i] + more_mean * g[i]
+        for i in range(a, b):
+            square[i] = keep_square * old_square[i] + more_square * (g[i] * g[i])
+        for i in range(a, b):
+            out[i] = keep * value[i] - step * (mean[i] / (math.sqrt(square[i]) / divisor + eps))
 
 
 @jit(error_model="numpy")

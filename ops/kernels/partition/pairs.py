@@ -5,7 +5,7 @@ digits.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -79,15 +79,12 @@ def dealt_pairs(high: np.ndarray, low: np.ndarray, numbers: np.ndarray, n: int) 
     return Dealt(keys, order, np.append(0, ends[:, -1]), rows)
 
 
-def sorted_pairs(
-    dealt: Dealt, most: int, dtype: Any = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def sorted_pairs(dealt: Dealt, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sort pairs of keys; equal ones stay in order. Each bucket is sorted by digits.
 
     Args:
         dealt: The pairs; changed.
         most: Low keys that are possible; with 1, they are not sorted by.
-        dtype: Type of the numbers in order; None for that of the numbers.
 
     Returns:
         Bounds of the pairs of each high key, [n + 1] int64, and low keys and numbers in order.
@@ -95,9 +92,10 @@ def sorted_pairs(
     keys, numbers, at, rows = dealt
     bits = int(most - 1).bit_length()
     digits = -(-bits // DIGIT)
+    width = -(-bits // max(digits, 1))
     bounds = np.zeros(rows[-1] + 1, np.int64)
     out_low = empty(keys.shape, np.int32)
-    out_numbers = empty(keys.shape, dtype or numbers.dtype)
+    out_numbers = empty(keys.shape, numbers.dtype)
 
     def sort(b: int) -> None:
         part = slice(at[b], at[b + 1])
@@ -106,8 +104,9 @@ def sorted_pairs(
             keys[part],
             numbers[part],
             *spare,
+            np.empty(max(1 << width, rows[b + 1] - rows[b]), np.int64),
             digits,
-            -(-bits // max(digits, 1)),
+            width,
             (rows[b], rows[b + 1], at[b]),
             bounds,
             out_low,
