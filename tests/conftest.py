@@ -95,11 +95,14 @@ def communities() -> None:
 
 
 @pytest.fixture(autouse=True)
-def back_end(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def chosen_back_end(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """Edge programs run on the reference, unless the test is marked ``fused``: compiling a kernel
     takes half a second.
 
-    Jobs choose for themselves, unless the test is marked ``reference``.
+    Jobs choose for themselves, unless the test is marked ``reference``. A parameter of a test with
+    the name of this function would take its place.
     """
     if request.node.get_closest_marker("reference"):
         monkeypatch.setenv(VARIABLE, "1")

@@ -70,6 +70,8 @@ EDGE_MODELS = {
     "gat_e": ("gat_e", {"decoder": "edge"}),
     "gin": ("gin", {"decoder": "edge", "norm": "batch"}),
 }
+# of node tasks, whose kernels real workers compile
+COMPILED = ("sage max", "gat_e")
 STRATEGIES = {
     "global": lambda *of: GlobalBatch(*of),
     "mini": lambda *of: MiniBatch(*of, batch_size=of[2].n_targets // STEPS),
@@ -143,13 +145,14 @@ def pairs(models, share=None):
     ]
 
 
-def run(comm, placement, task_name, share=None):
+def run(comm, placement, task_name, share=None, only=None):
     """Losses and last gradients by (strategy, model), of all pairs or a share, and the edges of
-    every view by strategy.
+    every view by strategy; of all models of the task or only those named.
     """
     graph = example()
     part = build_partition(graph, comm, *placement, dtype=np.float64)
     task, d_out, models = TASKS[task_name](part, graph)
+    models = {name: models[name] for name in only or models}
     numbers = {}
     edges = {}
     chosen_pairs = pairs(models, share)
@@ -208,6 +211,6 @@ def chosen(comm, level):
 
 
 @cache
-def alone(task, share=None):
+def alone(task, share=None, only=None):
     """The numbers of one rank."""
-    return run_simulated(1, run, PLACEMENTS[0], task, share)[0]
+    return run_simulated(1, run, PLACEMENTS[0], task, share, only)[0]

@@ -8,29 +8,26 @@ compiled, it is one placement and two models of node tasks.
 
 import sys
 
-import equality
 import numpy as np
-from equality import PLACEMENTS, TASKS, run
+from equality import COMPILED, PLACEMENTS, TASKS, run
 
 from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.ops.edge.backend.fused import backend_scope
-
-FUSED = {"cases": {"node": ("vertex-cut", "hash")}, "models": ("sage max", "gat_e")}
 
 
 def main(path, back_end):
     comm = start()
     found = {}
-    # the first task, which has the most models, is on a vertex cut
-    cases = dict(zip(TASKS, PLACEMENTS[::-1][comm.size % 2 :: 2], strict=True))
     if back_end == "fused":
-        cases = FUSED["cases"]
-        equality.MODELS = {name: equality.MODELS[name] for name in FUSED["models"]}
+        cases = {"node": ("vertex-cut", "hash")}
+        which = {"only": COMPILED}
+    else:
+        # the first task, which has the most models, is on a vertex cut
+        cases = dict(zip(TASKS, PLACEMENTS[::-1][comm.size % 2 :: 2], strict=True))
+        which = {"share": comm.size}
     for task, placement in cases.items():
         with backend_scope(back_end):
-            numbers, edges = run(
-                comm, placement, task, comm.size if back_end == "reference" else None
-            )
+            numbers, edges = run(comm, placement, task, **which)
         for (strategy, model), (losses, grads) in numbers.items():
             found[f"{task}|{' '.join(placement)}|{strategy}|{model}"] = np.concatenate(
                 (losses, grads)
