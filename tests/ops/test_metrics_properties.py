@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import special
 
 from graphtheta.errors import ShapeError
 from graphtheta.ops.functions.metrics import (
@@ -375,6 +376,35 @@ def test_decisions_of_labels(seed: int, n: int, width: int, share: float, dtype:
     assert counts.balanced_accuracy(counts.label_recalls(y, out)) == pytest.approx(np.mean(want))
     if width == 1:
         np.testing.assert_allclose(counts.f1(counts.binary_sums(y[:, 0], out[:, 0])), pooled)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    SEEDS,
+    st.sampled_from([(0, 3), (1, 1), (4, 7), (9, 40), (70_000, 3), (2, 3, 4)]),
+    SCORES,
+    FLOATS,
+    st.booleans(),
+)
+def test_probabilities(
+    seed: int, shape: tuple[int, ...], kind: str, dtype: type, turned: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(np.prod(shape))
+    x = drawn_scores(rng, kind, n, dtype).astype(dtype) if n else np.zeros(0, dtype)
+    x[rng.random(n) < 0.01] = np.nan
+    x = x.reshape(shape[::-1]).T if turned else x.reshape(shape)
+    wide = x.astype(np.float64)
+    close = (
+        {"rtol": 1e-13, "atol": 1e-300} if dtype is np.float64 else {"rtol": 1e-5, "atol": 1e-37}
+    )
+    found = curves.class_probabilities(x)
+    assert found.dtype == np.result_type(dtype, np.float32)
+    top = wide.max(axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        shares = np.where(wide == top, 1, np.exp(wide - top))
+    np.testing.assert_allclose(found, shares / shares.sum(axis=-1, keepdims=True), rtol, atol)
+    np.testing.assert_allclose(curves.label_probabilities(x), special.expit(wide), rtol, atol)
 
 
 def by_bins(p: np.ndarray, right: np.ndarray) -> float:

@@ -23,8 +23,6 @@ from graphtheta.tasks.kinds.pair_counts import PairCounts
 
 # kinds of labels, for messages
 WORDS = {"classes": "classes", "labels": "labels", "values": "target values"}
-# rows whose probabilities are computed at a time
-PRESENTED = 1 << 14
 
 
 @dataclass
@@ -209,11 +207,7 @@ class TaskKind(ABC):
         if not self.of_probabilities:
             return out
         of_rows = class_probabilities if self.labels == "classes" else label_probabilities
-        shares = np.empty_like(out)
-        # in blocks, since probabilities are computed in float64
-        for a in range(0, len(out), PRESENTED):
-            shares[a : a + PRESENTED] = of_rows(out[a : a + PRESENTED])
-        return shares
+        return of_rows(out)
 
     @property
     def of_probabilities(self) -> bool:

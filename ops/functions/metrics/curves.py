@@ -8,31 +8,56 @@ scores of all rows.
 from __future__ import annotations
 
 import numpy as np
-import scipy
 
-from .shared import counted, exponentials, ratio
+from ...parallel.buffers import by_blocks, empty
+from .shared import counted, ratio
 
 # 0, and thresholds whose logits are evenly spaced: dense near 0 and 1
 THRESHOLDS = np.append(0.0, 1 / (1 + np.exp(-np.linspace(-8, 8, 65))))
+# seconds that a probability takes on one thread, as measured
+PER_SHARE = 2e-9
 
 
 def class_probabilities(out: np.ndarray) -> np.ndarray:
-    """Softmax along the last axis.
+    """Softmax along the last axis, on all threads.
 
     Args:
         out: Outputs, [..., C]; those of equal infinities share the probability.
 
     Returns:
-        [..., C] float64.
+        [..., C], of the type of ``out``, at least float32.
     """
-    wide = out.astype(np.float64)
-    shares = exponentials(wide, wide.max(axis=-1, keepdims=True))
-    return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
+    from ...kernels.probabilities import softmax_rows
+
+    rows = _wide(out).reshape(-1, max(1, out.shape[-1]))
+    shares = empty(rows.shape, rows.dtype)
+    by_blocks(
+        work=lambda b, begin, end: softmax_rows(rows, begin, end, shares),
+        n=len(rows),
+        width=rows.shape[1],
+        per_number=PER_SHARE,
+    )
+    return shares.reshape(out.shape)
 
 
 def label_probabilities(out: np.ndarray) -> np.ndarray:
-    """Sigmoid of logits, [...] float64."""
-    return np.asarray(scipy.special.expit(out.astype(np.float64)))
+    """Sigmoid of logits, [...], in their shape and type, at least float32; on all threads."""
+    from ...kernels.probabilities import sigmoids
+
+    logits = _wide(out).reshape(-1)
+    shares = empty(logits.shape, logits.dtype)
+    by_blocks(
+        work=lambda b, begin, end: sigmoids(logits, begin, end, shares),
+        n=logits.size,
+        width=1,
+        per_number=PER_SHARE,
+    )
+    return shares.reshape(out.shape)
+
+
+def _wide(out: np.ndarray) -> np.ndarray:
+    """Numbers as kernels take them: in C order, of float32 or float64."""
+    return np.ascontiguousarray(out, np.result_type(out.dtype, np.float32))
 
 
 @counted
