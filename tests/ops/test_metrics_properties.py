@@ -395,9 +395,7 @@ def test_probabilities(
     x[rng.random(n) < 0.01] = np.nan
     x = x.reshape(shape[::-1]).T if turned else x.reshape(shape)
     wide = x.astype(np.float64)
-    close = (
-        {"rtol": 1e-13, "atol": 1e-300} if dtype is np.float64 else {"rtol": 1e-5, "atol": 1e-37}
-    )
+    rtol, atol = (1e-13, 1e-300) if dtype is np.float64 else (1e-5, 1e-37)
     found = curves.class_probabilities(x)
     assert found.dtype == np.result_type(dtype, np.float32)
     top = wide.max(axis=-1, keepdims=True)
