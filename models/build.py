@@ -109,31 +109,15 @@ def assemble(
             f"layers=0 gives the features to a decoder of links, and {name} has none; give it at"
             " least 1"
         )
-    if d_in < 1:
-        raise ConfigError(
-            f"{name} reads node features and the graph has none; give it x, for example node"
-            " degrees"
-        )
-    if isinstance(o, EdgeOptions) and o.edge_attributes and d_edge < 1:
-        raise ConfigError(
-            f"edge_attributes=True: {name} reads edge attributes and the graph has none; give it"
-            " edge_attr, or leave the option out"
-        )
-    if design.reads_edges and d_edge < 1:
-        raise ConfigError(
-            f"{name} reads edge attributes and the graph has none; give it edge_attr, or use a"
-            " model such as gat"
-        )
-    if design.relational and relations < 1:
-        raise ConfigError(
-            f"{name} reads relations of edges and the graph has none; give codes,"
-            " edge_columns={'relation': codes}, or use a model such as gat"
-        )
-    if design.typed and types < 1:
-        raise ConfigError(
-            f"{name} reads types of nodes and the graph has none; make it of types, "
-            "gt.Graph({(src, name, dst): edges}, ...), or use rgat"
-        )
+    _check_data(
+        name=name,
+        design=design,
+        d_in=d_in,
+        d_edge=d_edge,
+        edge_attributes=isinstance(o, EdgeOptions) and o.edge_attributes,
+        relations=relations,
+        types=types,
+    )
     sizes = {
         **({"relations": relations} if design.relational else {}),
         **({"types": types} if design.typed else {}),
@@ -180,6 +164,50 @@ def assemble(
     if o.decay_first_layer_only and o.layers:
         network.decay_first_layer_only()
     return network
+
+
+def _check_data(
+    name: str,
+    design: Design,
+    d_in: int,
+    d_edge: int,
+    edge_attributes: bool,
+    relations: int,
+    types: int,
+) -> None:
+    """Check that a graph has what a model reads.
+
+    Args:
+        edge_attributes: Whether the option that reads edge attributes is set.
+
+    Raises:
+        ConfigError: It has not.
+    """
+    if d_in < 1:
+        raise ConfigError(
+            f"{name} reads node features and the graph has none; give it x, for example node"
+            " degrees"
+        )
+    if edge_attributes and d_edge < 1:
+        raise ConfigError(
+            f"edge_attributes=True: {name} reads edge attributes and the graph has none; give it"
+            " edge_attr, or leave the option out"
+        )
+    if design.reads_edges and d_edge < 1:
+        raise ConfigError(
+            f"{name} reads edge attributes and the graph has none; give it edge_attr, or use a"
+            " model such as gat"
+        )
+    if design.relational and relations < 1:
+        raise ConfigError(
+            f"{name} reads relations of edges and the graph has none; give codes,"
+            " edge_columns={'relation': codes}, or use a model such as gat"
+        )
+    if design.typed and types < 1:
+        raise ConfigError(
+            f"{name} reads types of nodes and the graph has none; make it of types, "
+            "gt.Graph({(src, name, dst): edges}, ...), or use rgat"
+        )
 
 
 def _turn(name: str, modules: Sequence[Module], direction: str) -> None:

@@ -11,19 +11,13 @@ joined, are bad rows.
 
 from __future__ import annotations
 
-import codecs
-import io
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext
-from csv import Error as CsvError
-from csv import reader
 from functools import cached_property, partial
-from itertools import pairwise
 from os import fsencode
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,20 +37,21 @@ from graphtheta.importing.tables.arrow import (
 )
 from graphtheta.importing.tables.faults import Faults
 from graphtheta.importing.tables.files import reading
-from graphtheta.importing.tables.formats import HEAD as BEGIN
-from graphtheta.importing.tables.formats import compression, refuse_foreign
+from graphtheta.importing.tables.formats import compression
 from graphtheta.importing.tables.source import BLOCK, Piece, TableRows
+from graphtheta.importing.tables.text_head import (
+    COMMENTS,
+    HEAD,
+    Head,
+    decoded,
+    read_head,
+    rows_of,
+)
 
-SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
-BOM = codecs.BOM_UTF8
-# a line that begins so is a comment
-COMMENTS = (b"#", b"%", b"//")
 # an integer that is written in another way than its digits
 DISGUISED = r"^(\+|-0|0.)"
 # an integer that is written as a float
 POINTED = r"^-?\d+\.0+$"
-# bytes that are read for the header and the types
-HEAD = 1 << 20
 # bytes that are looked at together, so that they stay in the cache
 CACHED = 1 << 16
 # lines of a block up to which most of them may have another number of columns than the first line
@@ -64,36 +59,12 @@ CACHED = 1 << 16
 FEW_LINES = 10
 # blocks that a value with line breaks may fill
 MOST_BLOCKS = 16
-# stands behind the last line where it is to be known whether that one ends a row
-END = "\x01"
 # what pyarrow says of a value, without its advice
 WRONG = re.compile(
     r"CSV column #(\d+): .*?CSV conversion error to (\w+(?:\[[^\]]*\])?): "
     r"(?:invalid value '(.*)'|(.*))",
     re.DOTALL,
 )
-
-
-class Head(NamedTuple):
-    """The beginning of a file.
-
-    Attributes:
-        names: Names of its columns.
-        separator: Character between columns.
-        start: Byte where the rows begin, after decompression.
-        lines: Lines before that.
-        header: The line of the names of the columns; empty if there is none.
-        text: Whole rows.
-        breaks: Whether quoted values in them have line breaks.
-    """
-
-    names: list[str]
-    separator: str
-    start: int
-    lines: int
-    header: bytes
-    text: bytes
-    breaks: bool
 
 
 class LineBreaks(FormatError):
@@ -156,87 +127,9 @@ class TextSource:
     def head(self, path: Path) -> Head:
         """The beginning of a file; lines of comments and the header are not part of the rows."""
         if path not in self._heads:
-            packed = compression(path)
-            with reading(path), pa.input_stream(pa.OSFile(fsencode(path)), packed) as stream:
-                text = stream.read(HEAD)
-            refuse_foreign(path, text[:BEGIN])
-            if b"\n" not in text and b"\r" in text.rstrip():
-                raise FormatError(
-                    f"{path}, line 1: lines end in a carriage return alone, as on old Macs; convert"
-                    " them: tr '\\r' '\\n' < OLD > NEW"
-                )
-            more = len(text) == HEAD
-            if more:
-                text = text[: text.rfind(b"\n") + 1] or text
-            start = len(BOM) if text.startswith(BOM) else 0
-            lines = 0
-            while text.startswith(COMMENTS, start):
-                start = text.find(b"\n", start) + 1 or len(text)
-                lines = lines + 1
-            end = text.find(b"\n", start) + 1 or len(text)
-            # the first line, or the one below it, does not end in what was read
-            if more and (not text.endswith(b"\n") or (self._header and end == len(text))):
-                at = lines + (2 if text.endswith(b"\n") else 1)
-                raise FormatError(
-                    f"{path}, line {at}: the line has more than {HEAD >> 20} MiB; check that lines"
-                    " end in a line feed, or give the table as Parquet or Feather"
-                )
-            separator = self._separator or separator_of(path, decoded(text[start:end]))
-            breaks = b'"' in text and any(
-                line.count(b'"') % 2 for line in text[start:].split(b"\n")
-            )
-            if breaks:
-                rows, whole = rows_of(path, text[start:], separator)
-                if not rows:
-                    raise FormatError(
-                        f"{path}: after line {lines}: a quote is not closed; correct it"
-                    )
-                breaks = any(b"\n" in row for _, row in rows)
-                text = text[: start + whole]
-                end = start + len(rows[0][1]) + 1
-            first = decoded(text[start:end]).strip("\r\n")
-            if not first.strip():
-                raise FormatError(
-                    f"{path}: the file is empty; expected {'column names and ' * self._header}rows"
-                )
-            try:
-                names = [
-                    name.strip()
-                    for name in next(
-                        reader(
-                            io.StringIO(first, newline=""),
-                            delimiter=separator,
-                            skipinitialspace=True,
-                        )
-                    )
-                ]
-            except CsvError as error:
-                raise FormatError(
-                    f"{path}, line {lines + 1}: no names of columns ({error}); correct it"
-                ) from None
-            header = text[start:end].rstrip(b"\r\n") if self._header else b""
-            if self._header:
-                lines += text[start:end].count(b"\n")
-                start = min(end, len(text))
-            else:
-                names = [str(i) for i in range(len(names))]
-            names = [self._renamed.get(name, name) for name in names]
-            again = next((name for name, count in Counter(names).items() if count > 1), None)
-            if again is not None:
-                raise FormatError(
-                    f"{path}: two columns have the name '{again}'; rename one, or read the file"
-                    " without a header"
-                )
-            self._breaks |= breaks
-            self._heads[path] = Head(
-                names=names,
-                separator=separator,
-                start=start,
-                lines=lines,
-                header=header,
-                text=text[start:],
-                breaks=breaks,
-            )
+            head = read_head(path, self._separator, self._header, self._renamed)
+            self._breaks |= head.breaks
+            self._heads[path] = head
         return self._heads[path]
 
     @cached_property
@@ -699,66 +592,6 @@ def may_have_disguises(text: bytes) -> bool:
 def without_point(column: Any) -> Any:
     """Texts such as 7.0 as 7."""
     return pc.replace_substring_regex(column, r"^(-?\d+)\.0+$", r"\1")
-
-
-def decoded(text: bytes) -> str:
-    """Text in UTF-8, or in the encoding of Windows for which it is mistaken most often."""
-    try:
-        return text.decode()
-    except UnicodeDecodeError:
-        return text.decode("cp1252", "replace")
-
-
-def rows_of(path: Path, text: bytes, separator: str) -> tuple[list[tuple[int, bytes]], int]:
-    """Rows, in which quoted values may have line breaks.
-
-    Args:
-        path: The file, for messages.
-        text: Whole lines; the last row may lack its end.
-        separator: Character between columns.
-
-    Returns:
-        Line, from 1, and bytes of each row that is complete, without the end of its last line; and
-        where these rows end.
-
-    Raises:
-        FormatError: The text is no table.
-    """
-    lines = text.split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    parsed = reader((*(line.decode("latin-1") + "\n" for line in lines), END), delimiter=separator)
-    ends = [0]
-    final = list[str]()
-    try:
-        for row in parsed:
-            ends.append(parsed.line_num)
-            final = row
-    except CsvError as error:
-        raise FormatError(
-            f"{path}: after {len(ends) - 1} rows of {len(lines)} lines: {error}; correct the file"
-        ) from None
-    # the row of the end mark, and the one that it completes if a quote is open
-    rows = [(a + 1, b"\n".join(lines[a:b])) for a, b in pairwise(ends[:-1])]
-    if final == [END]:
-        return rows, len(text)
-    return rows, sum(len(line) + 1 for line in lines[: ends[-2]])
-
-
-def separator_of(path: Path, line: str) -> str:
-    """The separator that the name of a file suggests, or another one that its first line has
-    instead.
-    """
-    suffixes = map(str.lower, path.suffixes[-2:])
-    usual = next((SEPARATORS[suffix] for suffix in suffixes if suffix in SEPARATORS), None)
-    marks = (usual, *"\t;|") if usual else "\t;|, "
-    separator = next((mark for mark in marks if mark in line), usual or ",")
-    if (separator == " " or separator not in line) and "  " in line.strip():
-        raise FormatError(
-            f"{path}: columns are separated by several spaces; make it one: "
-            "sed 's/^ *//; s/  */ /g' < OLD > NEW, and give --separator ' '"
-        )
-    return separator
 
 
 def range_of_lines(

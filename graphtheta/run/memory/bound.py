@@ -31,6 +31,7 @@ from graphtheta.base.costs import (
     SORT_BYTES_PER_USE,
 )
 from graphtheta.base.memory import available_bytes
+from graphtheta.engine.layer.context import Superstep
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.layer.in_order import turns_of, width_of_message
 from graphtheta.engine.layer.opened import message_of
@@ -39,6 +40,7 @@ from graphtheta.errors import MemoryLimitError
 from graphtheta.ops.edge.backend.fused import saved_width
 from graphtheta.ops.edge.backend.reference import CHUNK_BYTES
 from graphtheta.ops.edge.cost import most_pairs, pair_cost
+from graphtheta.ops.edge.program import Phase
 from graphtheta.ops.edge.turns import edges_of_block
 from graphtheta.tasks.kinds.pair_counts import NO_PAIRS, PairCounts
 
@@ -147,34 +149,24 @@ def memory_bound(
     # a halo column is stored at the mirrors and, during a move, packed at both ends
     deferred = probe.deferred_width if batches else 0
     halo = (probe.halo_width + deferred) * (2 * mirrors + extent.sent)
+    phases = [
+        (step, phase) for step in probe.supersteps if step.program for phase in step.program.phases
+    ]
     residuals = max(
         (
             saved_width(phase) + sum(width_of_message(name, phase) for name in step.in_order(phase))
-            for step in probe.supersteps
-            if step.program
-            for phase in step.program.phases
+            for step, phase in phases
         ),
         default=0,
     )
     # what the steps of a block of rows compute, and its gradients
     in_turn = 2 * max(
-        (
-            min(edges_of_block(prod(phase.outputs[message_of(name)].dims)), extent.whole_edges)
-            * sum(prod(y) for o in called for y in o.outputs)
-            for step in probe.supersteps
-            if step.program
-            for phase in step.program.phases
-            for name, a in step.in_order(phase).items()
-            for called in [turns_of(a, name, phase).called]
-        ),
-        default=0,
+        (_numbers_in_turn(step, phase, extent.whole_edges) for step, phase in phases), default=0
     )
     # values of pairs of nodes and codes, and their gradients
     of_pairs = sum(
         2 * int(most_pairs(phase, rows + mirrors, edges)) * pair_cost(phase).bytes
-        for step in probe.supersteps
-        if step.program
-        for phase in step.program.phases
+        for _, phase in phases
         if phase.grouped
     )
     search = edges * SEARCH_BYTES_PER_EDGE + (rows + mirrors) * fanout * SAMPLE_BYTES
@@ -208,6 +200,18 @@ def memory_bound(
         # copies in checkpoints
         versions=(staleness + 2 * (in_flight - 1) + checkpoints * (CHECKPOINT_COPIES + staleness))
         * parameters,
+    )
+
+
+def _numbers_in_turn(step: Superstep, phase: Phase, edges: int) -> int:
+    """The most numbers that the steps of a block of rows compute, which messages reach in order."""
+    return max(
+        (
+            min(edges_of_block(prod(phase.outputs[message_of(name)].dims)), edges)
+            * sum(prod(y) for call in turns_of(a, name, phase).called for y in call.outputs)
+            for name, a in step.in_order(phase).items()
+        ),
+        default=0,
     )
 
 
