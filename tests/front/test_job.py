@@ -280,6 +280,13 @@ def test_any_text_is_read_as_it_was_written(text: str) -> None:
     assert yaml.load(write_mapping({"out": text}), KeyLoader) == {"out": text}
 
 
+def test_paths_are_texts_of_a_job() -> None:
+    given = Job(dataset=Path("a.npz"), out=Path("runs") / "a").change(data_dir=Path("data"))
+    assert given == Job(dataset="a.npz", out="runs/a", data_dir="data")
+    with pytest.raises(ConfigError, match="epochs: got 'a', expected a whole number"):
+        Job(epochs=Path("a"))
+
+
 def test_a_job_prints_as_what_was_given() -> None:
     assert repr(Job(lr=0.5, dataset="ring")) == "Job(dataset='ring', lr=0.5)"
     assert repr(Job()) == "Job()"

@@ -6,6 +6,7 @@ alike.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,11 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     model_config = ConfigDict(extra="allow")
 
     def __init__(self, **values: Any):
+        # a path may be an object of pathlib
+        values = {
+            key: os.fspath(value) if isinstance(value, os.PathLike) else value
+            for key, value in values.items()
+        }
         model = values.get("model", Job.model_fields["model"].default)
         check_keys(values, model)
         extra = {key: value for key, value in values.items() if key not in Job.model_fields}
