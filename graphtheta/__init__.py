@@ -79,6 +79,7 @@ _PUBLIC = {
     "inspect.checking.conformance": ("check",),
     "inspect.checking.gradients": ("check_gradients", "check_vjp"),
     "inspect.reports.explanation": ("explain",),
+    "inspect.reports.plot": ("plot",),
     "models.design": ("Design", "NetworkOptions"),
     "models.registry": ("register_model",),
     "models.mlp": ("Linear", "MLP"),

@@ -44,14 +44,14 @@ MARKER = ".lock"
 # new files have such names until they are complete
 ASIDE = re.compile(r"\.graphtheta-[0-9a-f]{16}\.part")
 # job.yaml, metrics.jsonl, result.json, profile.json, trace.json, figures of plan and simulate and
-# of a machine, weights, .npz of values by id, report.html
+# of a machine, weights, .npz of values by id, report.html, pictures of gt.plot
 BEGINNINGS = re.compile(
     rb'# Data\ndataset: |\{"epoch": \d|\{\s*"(best_epoch|seeds)": |\{\s*"ranks":'
     rb' ?\d+,\s*"epochs"|\{"displayTimeUnit": "ms", "otherData": '
     rb'|\[\s*\{\s*"strategy": |\{\s*"cluster": |\{\s*"seconds":'
     rb' \[|\{\s*"downloaded": |.{8}\{"__metadata__":\{"(job|checksums?)":|PK\x03\x04.{26}id\.npy'
     rb'|<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="generator"'
-    rb' content="graphtheta">',
+    rb' content="graphtheta">|<!-- graphtheta -->\n<svg ',
     re.DOTALL,
 )
 # bytes of a file that are compared with them

@@ -206,7 +206,7 @@ def graphs() -> dict[str, Call]:
 
 def training() -> dict[str, Call]:
     trainer = gt.Trainer("gcn", graph(), epochs=1, hidden=4)
-    trainer.fit()
+    result = trainer.fit()
     trainer.save("w.safetensors")
 
     def job(**keys: Any) -> Any:
@@ -266,6 +266,8 @@ def training() -> dict[str, Call]:
         "preset": (gt.preset, dict(name="cora-gcn")),
         "Job.from_yaml": (gt.Job.from_yaml, dict(path="job.yaml")),
         "relation_report": (gt.relation_report, dict(trainer=trainer, split="test")),
+        "plot": (gt.plot, dict(runs=result, metrics="all")),
+        "save a plot": (gt.plot(result).save, dict(path="curves.svg")),
         "TensorBoard": (gt.TensorBoard, dict(trainer=trainer, folder="tb")),
         "to_torch": (gt.to_torch, dict(model=trainer.model, library="pyg", metadata=None)),
         "to_onnx": (gt.to_onnx, dict(part=gt.MLP(3, [4], 2), path=None, stage="", dtype="float32")),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,67 +37,108 @@ WIDTH, ROW = 9.6, 0.36
 WAITING = {"color": "#f3f3f3", "edgecolor": "#999999", "hatch": "////", "lw": 0.6}
 
 
-def curves(rows: list[dict[str, Any]], best_epoch: int) -> str:
-    """Loss and metrics by epoch, one plot each.
+@dataclass(frozen=True)
+class Curve:
+    """What is drawn of a run.
 
-    Args:
-        rows: One per evaluated epoch.
+    Attributes:
+        rows: One per evaluated epoch, with the same names in all of them.
         best_epoch: Epoch to mark.
     """
-    names = list(
-        dict.fromkeys(
-            [
-                "loss",
-                *(
-                    key.partition("_")[2]
-                    for key in rows[0]
-                    if key.startswith(("train_", "val_", "test_"))
-                ),
-            ]
-        )
-    )
-    lines = -(-len(names) // 2)
+
+    rows: list[dict[str, Any]]
+    best_epoch: int
+
+    @property
+    def names(self) -> list[str]:
+        """The loss and the metrics, without the names of splits."""
+        starts = tuple(f"{split}_" for split, _ in SPLITS)
+        measured = [key.partition("_")[2] for key in self.rows[0] if key.startswith(starts)]
+        return list(dict.fromkeys(["loss", *measured]))
+
+    def splits(self, name: str) -> list[str]:
+        """Splits that have the loss or a metric."""
+        return [split for split, _ in SPLITS if f"{split}_{name}" in self.rows[0]]
+
+
+def curves(runs: Mapping[str, Curve], names: Iterable[str]) -> str:
+    """The loss and metrics by epoch, one plot each.
+
+    A plot has a line for each split, or if there are several runs a line for each of them, of the
+    validation split if there is one.
+
+    Args:
+        runs: The runs, by the name that a legend has for them.
+        names: What to draw, such as ``loss``.
+    """
+    shown = list(names)
+    columns = min(2, len(shown))
+    lines = -(-len(shown) // columns)
     fig = _figure(3.2 * lines)
-    for axes, name in zip(
-        fig.subplots(lines, 2, squeeze=False).flat,
-        [*names, *[""] * (2 * lines - len(names))],
-        strict=True,
-    ):
-        if not name:
-            axes.set_visible(False)
-            continue
-        _plot_curve(axes, rows, name, best_epoch)
-        if not axes.get_lines()[1:]:
-            axes.plot(
-                [row["epoch"] for row in rows],
-                [row[name] for row in rows],
-                color="#7a8ca3",
-                lw=1.6,
-                label="train",
-            )
+    every = list(fig.subplots(lines, columns, squeeze=False).flat)
+    for axes, name in zip(every, shown, strict=False):
+        if len(runs) == 1:
+            _plot_splits(axes, *runs.values(), name)
+        else:
+            _plot_runs(axes, runs, name)
         axes.legend(frameon=False, loc="best")
-    return _svg(fig, "loss and metrics by epoch")
+    for axes in every[len(shown) :]:
+        axes.set_visible(False)
+    return _svg(fig, f"{' and '.join(shown) if len(shown) < 3 else 'loss and metrics'} by epoch")
 
 
-def _plot_curve(axes: Any, rows: list[dict[str, Any]], name: str, best_epoch: int) -> None:
+def _plot_splits(axes: Any, run: Curve, name: str) -> None:
     """Plot the loss or a metric of every split, and mark the best epoch."""
+    _by_epoch(axes, _text(name.replace("_", " ")))
+    measured = run.splits(name)
     for split, colour in SPLITS:
-        if f"{split}_{name}" in rows[0]:
-            axes.plot(
-                [row["epoch"] for row in rows],
-                [row[f"{split}_{name}"] for row in rows],
-                color=colour,
-                lw=1.6,
-                label=split,
-            )
-    _by_epoch(axes, name.replace("_", " "))
-    axes.axvline(best_epoch, color="#333333", lw=0.9, ls=":", zorder=0)
-    best = next((row.get(f"val_{name}") for row in rows if row["epoch"] == best_epoch), None)
+        if split in measured:
+            _plot_line(axes, run.rows, f"{split}_{name}", color=colour, label=split)
+    if not measured:
+        _plot_line(axes, run.rows, name, color="#7a8ca3", label="train")
+    axes.axvline(run.best_epoch, color="#333333", lw=0.9, ls=":", zorder=0)
+    best = _best_value(run, f"val_{name}")
     if best is not None:
-        axes.plot(best_epoch, best, "o", color="#0b6bcb", ms=4.5)
+        axes.plot(run.best_epoch, best, "o", color="#0b6bcb", ms=4.5)
         axes.set_title(
-            f"val {best:.4g} at epoch {best_epoch}", loc="right", fontsize=9, color="#555555"
+            f"val {best:.4g} at epoch {run.best_epoch}", loc="right", fontsize=9, color="#555555"
         )
+
+
+def _plot_runs(axes: Any, runs: Mapping[str, Curve], name: str) -> None:
+    """Plot the loss or a metric of every run that has it, and mark their best epochs."""
+    splits = [split for run in runs.values() for split in run.splits(name)]
+    split = next((split for split in ("val", "train", "test") if split in splits), "")
+    _by_epoch(axes, _text(f"{split} {name.replace('_', ' ')}".strip()))
+    key = f"{split}_{name}" if split else name
+    for i, (label, run) in enumerate(runs.items()):
+        if key not in run.rows[0]:
+            continue
+        colour = f"C{i % 10}"
+        _plot_line(axes, run.rows, key, color=colour, label=_text(label))
+        best = _best_value(run, key)
+        if best is not None:
+            axes.plot(run.best_epoch, best, "o", color=colour, ms=4.5)
+
+
+def _plot_line(axes: Any, rows: list[dict[str, Any]], key: str, **look: Any) -> None:
+    """A line by epoch; a single epoch is a dot, as a line of one point cannot be seen."""
+    axes.plot(
+        [row["epoch"] for row in rows],
+        [row[key] for row in rows],
+        lw=1.6,
+        marker="" if len(rows) > 1 else ".",
+        **look,
+    )
+
+
+def _best_value(run: Curve, key: str) -> float | None:
+    return next((row.get(key) for row in run.rows if row["epoch"] == run.best_epoch), None)
+
+
+def _text(text: str) -> str:
+    """A text as it is: a label that begins with _ is none to matplotlib, and $ begins a formula."""
+    return "\u200b" * text.startswith("_") + text.replace("$", r"\$")
 
 
 def audits(rows: list[dict[str, Any]]) -> str:
@@ -140,9 +183,7 @@ def precision_recall(
     for name, points in zip(names, curves, strict=True):
         if points:
             _, precision, recall = zip(*points, strict=True)
-            # a name that begins with _ is no label to matplotlib, and $ begins a formula
-            label = "\u200b" + name.replace("$", r"\$")
-            axes.plot(recall, precision, lw=1.6, marker=".", ms=3, label=label)
+            axes.plot(recall, precision, lw=1.6, marker=".", ms=3, label=_text(name))
     axes.set(xlabel="recall", ylabel="precision", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     axes.set_title(f"{split}: precision by recall", loc="left", fontweight="bold")
     axes.grid(alpha=0.25, lw=0.6)
@@ -207,9 +248,7 @@ def _figure(height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ConfigError(
-            "a report needs matplotlib for its charts: pip install 'graphtheta[plot]'"
-        ) from None
+        raise ConfigError("charts need matplotlib: pip install 'graphtheta[plot]'") from None
     return Figure(figsize=(WIDTH, height), layout="constrained")
 
 

@@ -96,7 +96,13 @@ def _outcome(run: Run) -> dict[str, Any] | None:
         (name.replace("_", " "), *(figure(row.get(f"{split}_{name}", "")) for split in splits))
         for name in names
     ]
-    return {"best": best, "tiles": tiles, "splits": splits, "scores": scores}
+    return {
+        "best": best,
+        "curve": chart.Curve(run.rows, best),
+        "tiles": tiles,
+        "splits": splits,
+        "scores": scores,
+    }
 
 
 def _figures(profile: Profile) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from math import inf, isnan, nan
 from pathlib import Path
@@ -116,8 +116,8 @@ def compare_runs(folder: Path) -> Comparison:
     return Comparison(lines, others)
 
 
-def newest_run(folder: Path) -> Path:
-    """The run in a folder, or the seed of one, that began last.
+def runs_in(folder: Path) -> list[Path]:
+    """The runs in a folder, and the seeds of one; the folder itself if it is a run.
 
     Raises:
         ConfigError: There is none, or the folder cannot be read.
@@ -125,7 +125,16 @@ def newest_run(folder: Path) -> Path:
     runs = [path for path, why in _candidates(folder, LEVELS) if not why] if folder.is_dir() else []
     if not runs:
         raise ConfigError(f"{folder}: there is no run; give the output folder of one")
-    return max(runs, key=lambda path: (path / JOB_FILE).stat().st_mtime_ns)
+    return runs
+
+
+def newest_run(folder: Path) -> Path:
+    """The run in a folder, or the seed of one, that began last.
+
+    Raises:
+        ConfigError: There is none, or the folder cannot be read.
+    """
+    return max(runs_in(folder), key=lambda path: (path / JOB_FILE).stat().st_mtime_ns)
 
 
 def _candidates(folder: Path, levels: int) -> Iterator[tuple[Path, str]]:
@@ -167,9 +176,9 @@ def _line(name: str, run: Run, keys: dict[str, str]) -> Line:
     result = run.result or {}
     metrics = _metrics(result.get("metrics"))
     epoch = result.get("best_epoch", 0)
-    metric = result.get("metric") or _metric(run, metrics or (run.rows[0] if run.rows else {}))
+    metric = main_metric(run)
     if run.result is None and run.rows:
-        row = _best(run.rows, metric)
+        row = best_row(run.rows, metric)
         epoch = row["epoch"]
         metrics = _metrics(row)
     return Line(
@@ -194,26 +203,34 @@ def _is_metric(name: str) -> bool:
     return name.startswith(("train_", "val_", "test_"))
 
 
-def _metric(run: Run, names: Iterable[str]) -> str:
-    """The metric of a run that has not written which one: its key, or the first one; the loss
-    without any.
+def main_metric(run: Run) -> str:
+    """The metric that the best epoch is the best of; of a run that has not written which one, its
+    key, or the first one; the loss without any.
     """
+    result = run.result or {}
+    if result.get("metric"):
+        return str(result["metric"])
     if not run.job.is_default("metric"):
         return run.job.metric.rpartition(":")[2]
+    names = _metrics(result.get("metrics")) or (run.rows[0] if run.rows else {})
     ends = (name.partition("_")[2] for name in names if _is_metric(name))
     return next((end for end in ends if end != "loss"), "loss")
 
 
-def _best(rows: list[dict[str, Any]], metric: str) -> dict[str, Any]:
-    """The row of the best validation metric, or of the best training metric without one."""
+def best_row(rows: list[dict[str, Any]], metric: str) -> dict[str, Any]:
+    """The row of the best validation metric, or of the best training metric without one; of equal
+    ones that of the smallest validation loss, as in training.
+    """
     name = next((n for n in (f"val_{metric}", f"train_{metric}") if n in rows[0]), "loss")
     known = METRICS.get(metric)
     smaller = name.endswith("loss") or (known is not None and known.smaller_is_better)
 
-    def quality(row: dict[str, Any]) -> float:
-        value = row[name]
+    def rank(value: Any, smaller: bool) -> float:
         if type(value) not in (int, float) or isnan(value):
             return -inf
         return -value if smaller else value
+
+    def quality(row: dict[str, Any]) -> tuple[float, float]:
+        return rank(row[name], smaller), rank(row.get("val_loss"), True)
 
     return max(rows, key=quality)
