@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,6 +72,27 @@ def roads() -> dict[str, np.ndarray]:
         "edge_val": np.zeros(900, bool),
         "edge_test": part == 2,
     }
+
+
+@pytest.mark.parametrize(("task", "decay"), [("node", 5e-4), ("link", 0.0)])
+def test_weight_decay_is_that_of_the_task(task: str, decay: float) -> None:
+    def weights(**keys: Any) -> np.ndarray:
+        trainer = gt.Trainer("gcn", gt.load(BLOCKS), task=task, epochs=2, hidden=4, **keys)
+        trainer.fit()
+        return np.concatenate([p.value.ravel() for p in trainer.model.parameters()])
+
+    assert np.array_equal(weights(), weights(weight_decay=decay))
+    assert not np.array_equal(weights(), weights(weight_decay=0.1))
+
+
+def test_links_are_learned_without_settings() -> None:
+    """Scores are products of values: where features are small, as those whose rows sum to 1, weight
+    decay draws them to 0 before they differ.
+    """
+    graph = gt.load(BLOCKS)
+    small = graph.replace(x=0.03 * graph.x)
+    result = gt.Trainer("gcn", small, task="link", epochs=60, eval_every=20).fit()
+    assert result.metrics["test_auc"] > 0.8
 
 
 def graph_of(fields: dict[str, np.ndarray]) -> gt.Graph:

@@ -163,6 +163,15 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             read_stages(text)
         return text
 
+    @field_validator("weight_decay", mode="before")
+    @classmethod
+    def _read_decay(cls, value: Any) -> Any:
+        if value == "auto":
+            return value
+        if not is_number(str(value)) or not 0 <= float(value) <= LARGEST_NUMBER:
+            raise ValueError("expected a number of at least 0, or auto")
+        return float(value)
+
     @field_validator("class_weights", mode="before")
     @classmethod
     def _check_weights(cls, value: Any) -> Any:

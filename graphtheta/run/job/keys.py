@@ -507,8 +507,9 @@ class TrainKeys(Options):
     """Momentum of sgd and rmsprop."""
     centered: Annotated[bool, OnlyWith("optimiser", ("rmsprop",))] = False
     """Divide by the deviation of gradients in rmsprop, and not by their root mean square."""
-    weight_decay: Annotated[float, COMMON] = Field(5e-4, ge=0, allow_inf_nan=False)
-    """Weight decay (L2 penalty); decoupled with adamw."""
+    weight_decay: Annotated[float | str, COMMON] = "auto"
+    """Weight decay (L2 penalty), decoupled with adamw: a number, or auto, which is 0 with the tasks
+    link and triple, where decay draws all scores to 0, and 0.0005 with all others."""
     decay_first_layer_only: bool = _declared(NetworkOptions, "decay_first_layer_only")
     link_relation: str = ""
     """The relation whose edges are the links to predict, by name or code; by default the edges of

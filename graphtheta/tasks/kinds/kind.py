@@ -68,6 +68,7 @@ class TaskKind(ABC):
         label_kinds: Kinds of rows that may be measured, see ``Metric``; earlier ones choose the
             default metric.
         of_pairs: Whether the model returns values of pairs of nodes, and not of nodes.
+        weight_decay: What ``weight_decay=auto`` is in jobs of this kind.
         job: The job.
         labels: Kind of the labels: "classes", "labels" or "values"; set by ``take``.
         width: Number of outputs per row, 0 for a scalar without an axis of its own; set by
@@ -84,6 +85,7 @@ class TaskKind(ABC):
     keys: ClassVar[tuple[str, ...]] = ()
     label_kinds: ClassVar[tuple[str, ...]]
     of_pairs: ClassVar[bool] = False
+    weight_decay: ClassVar[float] = 5e-4
     labels: str
     width: int
     class_names: tuple[str, ...] = ()

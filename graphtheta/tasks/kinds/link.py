@@ -59,6 +59,8 @@ class LinkKind(TaskKind):
     decoders: ClassVar[tuple[str, ...]] = ("dot", "hadamard")
     label_kinds = ("ranks", "labels", "retrieved")
     of_pairs = True
+    # a score is a product of values, and has no gradient where decay has drawn them to 0
+    weight_decay = 0.0
     labels = "labels"
     width = 0
     # messages run along the first, the second are held out

@@ -176,18 +176,21 @@ class RunSetup(Measured):
     def optimiser(self) -> Optimiser:
         """A new optimiser."""
         job = self.job
+        decay = self.kind.weight_decay if job.weight_decay == "auto" else job.weight_decay
         found = rates(
             self.model,
             self.parameters,
             self.choices.groups or {},
-            {"lr": job.lr, "weight_decay": job.weight_decay},
+            {"lr": job.lr, "weight_decay": float(decay)},
         )
-        lr, decay = found["lr"], found["weight_decay"]
+        lr, decays = found["lr"], found["weight_decay"]
         if job.optimiser == "sgd":
-            return SGD(self.parameters, lr, decay, momentum=job.momentum)
+            return SGD(self.parameters, lr, decays, momentum=job.momentum)
         if job.optimiser == "rmsprop":
-            return RMSprop(self.parameters, lr, decay, momentum=job.momentum, centered=job.centered)
-        return {"adam": Adam, "adamw": AdamW}[job.optimiser](self.parameters, lr, decay)
+            return RMSprop(
+                self.parameters, lr, decays, momentum=job.momentum, centered=job.centered
+            )
+        return {"adam": Adam, "adamw": AdamW}[job.optimiser](self.parameters, lr, decays)
 
     def reuse(self) -> Reuse:
         """New caches of features, which replace earlier ones, and new macrobatches.
