@@ -27,7 +27,7 @@ from ..engine.layer.checkpointing import recompute
 from ..engine.layer.context import ActiveGraph
 from ..engine.layer.layer import Layer, Model
 from ..engine.layer.module import Module
-from ..ops.autodiff.fusion import is_open
+from ..ops.autodiff.fusion import evaluated
 from ..ops.autodiff.tape import Var
 from ..ops.functions.dropout import dropout
 from ..ops.functions.elementwise import add, maximum
@@ -138,7 +138,7 @@ class Network(Model):
         h = graph.x
         if self.embed is not None:
             h = ACTIVATIONS[self.activation](self.embed(h))
-        start = _evaluated(h) if self.starts else None
+        start = evaluated(h) if self.starts else None
         h = self._passed(h)
         reached: list[Any] = []
         checkpointed = id(self) in graph.settings.recomputed
@@ -155,7 +155,7 @@ class Network(Model):
         h = h if join is None else join(reached)
         h = h if self.end is None else self.end(graph, h)
         if self.head is not None or not self.layers:
-            h = _evaluated(self._entered(h))
+            h = evaluated(self._entered(h))
         h = h if self.readout is None else read_out(self.readout, graph, h)
         h = h if self.head is None else self.head(h)
         out: Var = h if self.decoder is None else self.decoder(graph, h)
@@ -191,7 +191,7 @@ class Network(Model):
 
     def _passed(self, h: Any) -> Any:
         """The evaluated value between two layers, the only one stored between two segments."""
-        return _evaluated(h if self._branches else self._drop(h))
+        return evaluated(h if self._branches else self._drop(h))
 
     def _entered(self, h: Any) -> Any:
         """The value between two layers as input of the second, or of the readout or head."""
@@ -226,10 +226,3 @@ class Network(Model):
         }
         for p in self.parameters():
             p.decay = p.decay if id(p) in first else 0.0
-
-
-def _evaluated(h: Any) -> Any:
-    """The value, computed if it was lazy."""
-    if is_open(h):
-        _ = h.value
-    return h

@@ -153,6 +153,11 @@ class ActiveGraph:
         """The float type of the columns of the graph, and of the pass."""
         return np.dtype(self.view.partition.node.column("in_degree").dtype)
 
+    @property
+    def short(self) -> bool:
+        """Whether the pass stores wide values of nodes as bfloat16."""
+        return self.view.partition.short
+
     @cached_property
     def x(self) -> Any:
         return self.node("x")

@@ -322,7 +322,8 @@ def _unread(model: Model, tape: Tape) -> list[str]:
 def _stored_widths(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:
     """Most numbers that a tape stores at once, per node, edge and mirror; and the largest width.
 
-    A number has ``itemsize`` bytes; an integer of twice that size counts as two.
+    A number has ``itemsize`` bytes; an integer of twice that size counts as two, and one that was
+    rounded to bfloat16 as half of one.
     """
     now = np.zeros(3, np.int64)
     most = np.zeros(3, np.int64)
@@ -330,8 +331,9 @@ def _stored_widths(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:
     for step in tape.nodes:
         for y in step.outputs:
             if y.space is not None:
-                now[int(y.space.kind == "edge")] += _size(y, itemsize)
-                widest = max(widest, _size(y, itemsize))
+                now[int(y.space.kind == "edge")] += _size(y, y.stored_bytes, itemsize)
+                # a gradient is as wide as its value was before it was rounded
+                widest = max(widest, _size(y, y.dtype.itemsize, itemsize))
         if isinstance(step, Segment):
             # one segment at a time is recomputed, when values recorded after it have been freed
             inside, wide = _stored_widths(step.rerun()[0], itemsize)
@@ -339,13 +341,15 @@ def _stored_widths(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:
             widest = max(widest, wide)
         elif isinstance(step, Node) and step.name == "gather":
             now[2] += sum(
-                _size(x, itemsize)
+                _size(x, x.stored_bytes, itemsize)
                 for x in step.inputs
                 if isinstance(x, Var) and x.space is not None and x.space.kind == "node"
             )
     return np.maximum(most, now), widest
 
 
-def _size(x: Var, itemsize: int) -> int:
-    """Width of a value in numbers of ``itemsize`` bytes, rounded up."""
-    return -(-int(np.prod(x.shape[1:])) * x.dtype.itemsize // itemsize)
+def _size(x: Var, number_bytes: int, itemsize: int) -> int:
+    """Width of a value, of which a number has some bytes, in numbers of ``itemsize`` bytes, rounded
+    up.
+    """
+    return -(-int(np.prod(x.shape[1:])) * number_bytes // itemsize)

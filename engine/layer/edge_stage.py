@@ -90,6 +90,9 @@ def gather_sum(
     run = _PhaseRun(phase, level, inputs, in_order)
     totals, outputs = run.forward()
     total_vars = {name: Var(x, out_space) for name, x in totals.items()}
+    run.totals = {
+        name: total_vars[name] for name, agg in phase.aggregators.items() if agg.reads_total
+    }
     output_vars = {name: Var(x, edge_space) for name, x in outputs.items()}
     names = list(total_vars) + list(output_vars)
 
@@ -144,7 +147,8 @@ class _PhaseRun:
         self.limit = reference.chunk_size(phase, self.dtype.itemsize)
         self.halos: list[tuple[Arrays, Arrays]] = []
         self.states: dict[str, State] = {}
-        self.totals: Arrays = {}
+        # what backward reads; a total is rounded when it is read by what follows
+        self.totals: dict[str, Var] = {}
 
     def _stored(self, x: Any) -> Any:
         """A column of nodes as edges read it."""
@@ -188,11 +192,14 @@ class _PhaseRun:
         for one in phase.further:
             self._of(one)._refine()
         with ledger.stage("gather"):
-            self.totals = {
+            totals = {
                 name: agg.finish(self.states[name]) for name, agg in phase.aggregators.items()
             }
+            self.states = {
+                name: agg.saved_state(self.states[name]) for name, agg in phase.aggregators.items()
+            }
             taken = self.in_order.totals(outputs)
-        return self.totals | taken, outputs
+        return totals | taken, outputs
 
     def _edge_values(self) -> Arrays:
         """Arrays for the new edge values."""
@@ -363,7 +370,9 @@ class _PhaseRun:
                 n: {
                     c: self._stored(x)
                     for c, x in agg.backward_state(
-                        self.states[n], self.totals[n], total_grads[n]
+                        self.states[n],
+                        self.totals[n].value if n in self.totals else None,
+                        total_grads[n],
                     ).items()
                 }
                 for n, agg in phase.aggregators.items()

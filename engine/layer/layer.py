@@ -169,8 +169,9 @@ class Model(Module):
         Raises:
             UserFunctionError: It returned neither node nor edge values.
         """
-        current().dtype = graph.dtype
-        with naming(f"forward of {type(self).__name__}"):
+        tape = current()
+        tape.dtype = graph.dtype
+        with tape.storing(graph.short), naming(f"forward of {type(self).__name__}"):
             # a class is hashable, which mypy does not see
             if needed := _needed(type(self)):  # type: ignore[arg-type]
                 raise UserFunctionError(

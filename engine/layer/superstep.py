@@ -120,7 +120,7 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
     ledger = graph.ledger
     name = f"{len(graph.supersteps) + 1} {type(layer).__name__}"
     tape.at_this_point(partial(ledger.switch, REST))
-    with ledger.part((name, "forward")):
+    with ledger.part((name, "forward")), tape.storing(graph.short):
         out = _superstep(layer, graph, h, extra)
     tape.at_this_point(partial(ledger.switch, (name, "backward")))
     return out

@@ -8,7 +8,9 @@ function uses it, from what its arguments were when the function was called. A f
 if its scalar form calls only functions that are lazy (``compile.elementary``); NumPy is faster at
 others, such as log.
 
-Small values, where calling costs more than computing, are computed at once.
+Small values, where calling costs more than computing, are computed at once. Where the pass stores
+wide values of nodes as bfloat16, these are deferred however few they are: only the result of fused
+functions is rounded, and which functions are fused must not depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -21,13 +23,16 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from graphtheta.base import rng
+from graphtheta.base.bfloat16 import BFLOAT16, is_wide
 from graphtheta.base.rng import Purpose
 
 from ..compile.fusion_code import FusedStep, FusionWriter, Leaf, Structure
 from ..parallel.buffers import PER_NUMBER, by_blocks, empty, row_blocks
+from ..rows.bfloat16 import expanded_rows, round_rows
+from ..rows.row_list import ArrayOrList, RowList
 from .operation import Operation
 from .space import RowSpace
-from .tape import Parameter, Tape, Var, current, needs_grad, value_of
+from .tape import Parameter, Tape, Var, current, is_rounded, needs_grad, operand_of, value_of
 
 # elements from which a value is deferred
 SMALLEST = 1 << 16
@@ -78,7 +83,6 @@ class Deferred(Var):
     __slots__ = (
         "_shape",
         "_dtype",
-        "_value",
         "args",
         "draw",
         "length",
@@ -107,15 +111,25 @@ class Deferred(Var):
         self.tape: Tape | None = current()
         self.made_in = self.tape.number
         self.needs_grad = self.tape.record and any(map(needs_grad, args))
-        self._value: np.ndarray | None = None
+        self._stored: np.ndarray | None = None
         self.readers = 0
         self.length: int = 1 + sum(a.length for a in args if is_open(a))
 
     @property
     def value(self) -> Any:
-        if self._value is None:
-            _compute(self)
-        return self._value
+        if self._stored is None:
+            _compute(self, self._dtype)
+        return super().value
+
+    @property
+    def short(self) -> ArrayOrList | None:
+        if self._stored is None:
+            _compute(self, BFLOAT16 if is_rounded(self) else self._dtype)
+        return super().short
+
+    @property
+    def sparse(self) -> bool:
+        return False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -128,16 +142,25 @@ class Deferred(Var):
 
 def is_open(x: Any) -> TypeGuard[Deferred]:
     """Whether x is deferred and not yet computed."""
-    return isinstance(x, Deferred) and x._value is None
+    return isinstance(x, Deferred) and x._stored is None
+
+
+def evaluated(x: Any) -> Any:
+    """x, computed as operations will read it if it was deferred."""
+    if is_open(x):
+        operand_of(x)
+    return x
 
 
 def defer(prim: Operation, args: tuple[Any, ...], static: dict[str, Any]) -> Deferred | None:
     """prim(*args) as a value to be computed later; None if it should be computed now."""
     operands = _valued(prim, args)
+    small = True
     for a in operands:
         if isinstance(a, Var) and prod(a.shape) >= SMALLEST:
+            small = False
             break
-    else:
+    if small and not current().short:
         return None
     if not _fits(prim, operands, static):
         return None
@@ -152,6 +175,10 @@ def defer(prim: Operation, args: tuple[Any, ...], static: dict[str, Any]) -> Def
         return None
     if len(shape) != len(rows[0].shape) - 1 or not _one_type(operands):
         return None
+    space = rows[0].space
+    assert space is not None
+    if small and not (space.kind == "node" and is_wide(shape, rows[0].dtype)):
+        return None
     if prim.traits.lazy == "axes":
         shape += (1,) * static["n"]
     elif prim.traits.lazy == "total":
@@ -162,14 +189,13 @@ def defer(prim: Operation, args: tuple[Any, ...], static: dict[str, Any]) -> Def
             else tuple(d for k, d in enumerate(shape) if k - len(shape) not in static["axis"])
         )
     _read(operands)
-    assert rows[0].space is not None
     return Deferred(
         prim=prim,
         args=args,
         static=static,
         shape=(rows[0].shape[0], *shape),
         dtype=rows[0].dtype,
-        space=rows[0].space,
+        space=space,
     )
 
 
@@ -193,7 +219,9 @@ def _one_type(operands: tuple[Any, ...]) -> bool:
     """Whether all arrays are dense and of one float type."""
     arrays = [a for a in operands if not isinstance(a, (int, float))]
     if not all(
-        isinstance(a, (Deferred, Parameter)) or isinstance(value_of(a), (np.ndarray, np.generic))
+        not a.sparse
+        if isinstance(a, Var)
+        else isinstance(value_of(a), (np.ndarray, np.generic))
         for a in arrays
     ):
         return False
@@ -207,10 +235,10 @@ def _read(operands: tuple[Any, ...]) -> None:
             a.readers += 1
             # a value deferred before a checkpointed segment is recorded before it
             if a.readers > 1 or a.prim.traits.lazy == "total" or a.tape is not current():
-                _compute(a)
+                evaluated(a)
     for a in operands:
         if sum(x.length for x in operands if is_open(x)) >= LONGEST and is_open(a):
-            _compute(a)
+            evaluated(a)
 
 
 class _Fused:
@@ -240,6 +268,11 @@ class _Fused:
         # to draw a number takes about as long as to read and write it
         self.per_number = PER_NUMBER * (1 + len(self.draws))
         self.lengths = [prod(top[k] for k in group) for group in self.code.groups]
+        # whether an argument was rounded
+        self.rounded = any(
+            leaf.kind == "row" and x.dtype == BFLOAT16
+            for leaf, x in zip(self.structure.leaves, self.values, strict=True)
+        )
         self._steps = []
 
     def _visit(self, x: Any) -> None:
@@ -276,16 +309,53 @@ class _Fused:
     def _arguments(self) -> list[Any]:
         return [*self.lengths, *self.values, *(x for draw in self.draws for x in draw)]
 
-    def forward(self) -> np.ndarray:
-        out = empty(self.shape, self.dtype)
-        kernel = self.code.forward(self.dtype)
+    def _of_rows(self, begin: int, end: int) -> list[Any]:
+        """The arguments for some rows alone, of which rounded ones are expanded."""
+        values = [
+            _float_rows(x, begin, end) if leaf.kind == "row" else x
+            for leaf, x in zip(self.structure.leaves, self.values, strict=True)
+        ]
+        draws = [x for ids, key in self.draws for x in (ids[begin:end], key)]
+        return [*self.lengths, *values, *draws]
+
+    def _run(
+        self, kernel: Callable[..., None], rest: Callable[[int, slice], list[Any]], cut: bool
+    ) -> None:
+        """Run a kernel on blocks of rows.
+
+        Args:
+            rest: The arguments that follow the leaves and draws, given the number of the block and
+                the rows that arrays with rows are cut to.
+            cut: Whether the kernel is given the rows of a block alone.
+        """
         given = self._arguments()
+
+        def whole(b: int, begin: int, end: int) -> None:
+            kernel(begin, end, *given, *rest(b, slice(None)))
+
+        def alone(b: int, begin: int, end: int) -> None:
+            kernel(0, end - begin, *self._of_rows(begin, end), *rest(b, slice(begin, end)))
+
+        # a rank without rows compiles nothing
+        if self.n:
+            by_blocks(alone if cut else whole, self.n, self.width, self.per_number)
+
+    def forward(self, dtype: np.dtype) -> np.ndarray:
+        """The result, in its float type or rounded to ``BFLOAT16``."""
+        out = empty(self.shape, dtype)
+        kernel = self.code.forward(self.dtype)
         rows = out.reshape(self.n, prod(self.shape[1:]))
-        by_blocks(
-            lambda b, begin, end: kernel(begin, end, *given, rows),
-            self.n,
-            self.width,
-            self.per_number,
+
+        def rounding(begin: int, end: int, *arguments: Any) -> None:
+            block = np.empty((end, rows.shape[1]), self.dtype)
+            kernel(begin, end, *arguments[:-1], block)
+            round_rows(block, arguments[-1])
+
+        short = dtype == BFLOAT16
+        self._run(
+            kernel=rounding if short else kernel,
+            rest=lambda b, part: [rows[part]],
+            cut=short or self.rounded,
         )
         return out
 
@@ -301,14 +371,12 @@ class _Fused:
                 into[k] = np.zeros((blocks, self.values[k].size))
             else:
                 into[k] = empty((self.n, prod(self.leaves[k].shape[1:])), self.dtype)
-        given = self._arguments()
-        outputs = list(into.values())
+        outputs = [(x, self.structure.leaves[k].kind == "whole") for k, x in into.items()]
         g = np.ascontiguousarray(gradient).reshape(self.n, prod(self.shape[1:]))
-        by_blocks(
-            lambda b, begin, end: kernel(begin, end, *given, g, b, *outputs),
-            self.n,
-            self.width,
-            self.per_number,
+        self._run(
+            kernel=kernel,
+            rest=lambda b, part: [g[part], b, *(x if whole else x[part] for x, whole in outputs)],
+            cut=self.rounded,
         )
         out: list[Any] = []
         for k, x in enumerate(self.leaves):
@@ -374,7 +442,15 @@ def _plain(x: Any, dtype: np.dtype) -> Any:
         return dtype.type(x)
     if isinstance(x, _Whole):
         return np.ascontiguousarray(x.array).reshape(-1)
-    return _by_rows(x.value)
+    rows = operand_of(x)
+    if isinstance(rows, RowList):
+        return RowList(_by_rows(rows.array), rows.rows)
+    return _by_rows(rows)
+
+
+def _float_rows(x: ArrayOrList, begin: int, end: int) -> np.ndarray:
+    """Some rows of a leaf, [n, size], in its float type."""
+    return expanded_rows(x, begin, end) if x.dtype == BFLOAT16 else x[begin:end]
 
 
 def _by_rows(value: np.ndarray) -> np.ndarray:
@@ -392,10 +468,11 @@ def _by_rows(value: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(value).reshape(len(value), width)
 
 
-def _compute(d: Deferred) -> None:
+def _compute(d: Deferred, dtype: np.dtype) -> None:
+    """Compute a value, in its float type or rounded to ``BFLOAT16``."""
     tape = d.tape
     fused = _Fused(d)
-    d._value = fused.forward()
+    d._stored = fused.forward(dtype)
     # the tape refers to the value; a reference back would be a cycle
     d.tape = None
     d.args = ()

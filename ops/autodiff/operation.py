@@ -27,6 +27,7 @@ class Operation:
         rowwise: Each output row depends on the same row of the inputs only, so it may be used
             inside ``gather``.
         sparse: Takes scipy CSR arrays as they are; for other primitives they are made dense first.
+        short: Takes ``BFLOAT16`` as it is; for other primitives it is expanded first.
         threaded: Takes one row value and is worth running on blocks of rows in several threads.
         scalar: The scalar form if it is elementwise, as a function of the static keywords;
             it may return None for a result in a type that kernels do not compute in.
@@ -42,6 +43,7 @@ class Operation:
         *,
         rowwise: bool,
         sparse: bool,
+        short: bool,
         threaded: bool,
         scalar: Callable[..., Scalar | None] | None,
         traits: Traits,
@@ -50,6 +52,7 @@ class Operation:
         self.forward = forward
         self.rowwise = rowwise
         self.sparse = sparse
+        self.short = short
         self.threaded = threaded
         self.scalar = scalar
         self.traits = traits

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.bfloat16 import BFLOAT16, is_wide
 from graphtheta.base.sparse import is_sparse
 from graphtheta.errors import (
     GraphThetaError,
@@ -35,14 +36,16 @@ from graphtheta.errors import (
 
 from ..compile.scalar import Scalar
 from ..parallel.buffers import rowwise
+from ..rows.bfloat16 import as_float
 from ..rows.columns import unbroadcast
+from ..rows.row_list import RowList
 from .expr import Expr, build, tracing
 from .fusion import defer
 from .gradients import Placed
 from .operation import Operation
 from .refusal import FAILURES, refuse
 from .space import RowSpace
-from .tape import Parameter, Var, current, needs_grad, space_of, value_of
+from .tape import Parameter, Var, current, needs_grad, operand_of, space_of
 from .traits import PLAIN, Traits
 
 PRIMITIVES: dict[str, Primitive] = {}
@@ -82,12 +85,13 @@ class Primitive(Operation):
                 return build(self, args, static)
         if (later := defer(self, args, static)) is not None:
             return later
-        values = [value_of(a) for a in args]
+        kept = [operand_of(a) for a in args]
         if not self.sparse:
-            values = [
+            kept = [
                 v if isinstance(v, (np.ndarray, float)) or not is_sparse(v) else v.toarray()
-                for v in values
+                for v in kept
             ]
+        values = [self._readable(v) for v in kept]
         # the function may reduce axis 0 of a value without rows
         by_rows: Callable[..., Any] = (
             rowwise if self.threaded and space_of(args[0]) is not None else _itself
@@ -111,19 +115,35 @@ class Primitive(Operation):
             rules.append(rule)
         if not variable:
             return y
+        # part of a rounded value may be narrow
+        if y.dtype == BFLOAT16 and not is_wide(y.shape[1:], np.float32):
+            y = as_float(y)
         out = Var(y, self._space(args, y))
 
         part = None if self.traits.part is None else self.traits.part(static)
 
         def vjp(gs: list[Any]) -> list[Any]:
             if part is not None:
-                return [Placed(values[0].shape, part, gs[0])]
-            return [None if r is None else by_rows(r)(gs[0], y, *values, **static) for r in rules]
+                return [Placed(kept[0].shape, part, gs[0])]
+            # rounded values are expanded again, and are those that later operations read
+            again = [self._readable(v) for v in kept]
+            result = self._readable(operand_of(out))
+            return [
+                None if r is None else by_rows(r)(gs[0], result, *again, **static) for r in rules
+            ]
 
         current().add(self.name, args, [out], vjp, (self, static))
         if not learned:
             out.needs_grad = False
         return out
+
+    def _readable(self, x: Any) -> Any:
+        """An operand as the function and its rules take it."""
+        if isinstance(x, (int, float)) or x.dtype != BFLOAT16 or self.short:
+            return x
+        if self.traits.structural:
+            return x[:] if isinstance(x, RowList) else x
+        return as_float(x)
 
     def _space(self, args: tuple[Any, ...], y: Any) -> RowSpace | None:
         common = None
@@ -164,6 +184,7 @@ def primitive(
     *,
     rowwise: bool = True,
     sparse: bool = False,
+    short: bool = False,
     threaded: bool = False,
     scalar: Scalar | Callable[..., Scalar | None] | None = None,
     traits: Traits = PLAIN,
@@ -178,6 +199,8 @@ def primitive(
         rowwise: Whether each row of the result depends on the same row of the arguments only, so
             that ``gather`` may use it.
         sparse: Whether it takes scipy CSR rows as they are; otherwise it gets dense arrays.
+        short: Whether it takes ``BFLOAT16``, also as a ``RowList``, as it is. Structural
+            operations take arrays of it; others get float32.
         threaded: Whether it takes one row value and is worth running on blocks of rows in several
             threads.
         scalar: The scalar form of an elementwise function, with which compiled gathers and lazy
@@ -205,6 +228,7 @@ def primitive(
             forward,
             rowwise=rowwise,
             sparse=sparse,
+            short=short,
             threaded=threaded,
             scalar=form,
             traits=traits,

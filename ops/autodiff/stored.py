@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.bfloat16 import BFLOAT16
 from graphtheta.base.sparse import is_sparse
 
-from ..rows.bfloat16 import rounded
+from ..rows.bfloat16 import as_float, rounded
 from ..rows.row_list import ArrayOrList, RowList
 from .space import RowSpace
-from .tape import Var, value_of
+from .tape import Var, is_rounded, value_of
 
 
 class StoredRows(Var):
@@ -30,12 +31,12 @@ class StoredRows(Var):
         name: Name of the column, for messages.
         lent: The same rows where they are in memory, for products only, which copy a block at a
             time: edges read each row many times, for which one copy is better.
-        short: Returns the first n rows as ``BFLOAT16`` where they are in memory, for products and
-            edges, or None where they are read, and then rounded once more, which changes nothing;
-            None for rows that are not stored so. Everything else reads float32.
+        short: Returns the first n rows as ``BFLOAT16`` where they are in memory, or None where
+            they are read, and then rounded once more, which changes nothing; None for rows that
+            are not stored so.
     """
 
-    __slots__ = ("_dtype", "_lent", "_listed", "_read", "_rounded", "_shape", "_short", "_value")
+    __slots__ = ("_dtype", "_lent", "_listed", "_read", "_shape", "_short")
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class StoredRows(Var):
         short: Callable[[int], ArrayOrList | None] | None = None,
     ):
         self._short = short
-        self._rounded: ArrayOrList | None = None
+        self._stored: Any = None
         self._lent = lent
         self._read = read
         self._shape = shape
@@ -59,13 +60,17 @@ class StoredRows(Var):
         self.needs_grad = False
         self.name = name
         self.made_in = None
-        self._value: np.ndarray | None = None
 
     @property
     def value(self) -> Any:
-        if self._value is None:
-            self._value = self._read(self._shape[0])
-        return self._value
+        return as_float(self._rows())
+
+    def _rows(self) -> Any:
+        """The rows as they are in memory, or as they were read."""
+        if self._stored is None:
+            rows = None if self._short is None else self._short(self._shape[0])
+            self._stored = self._read(self._shape[0]) if rows is None else rows
+        return self._stored
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -78,20 +83,25 @@ class StoredRows(Var):
     @property
     def in_place(self) -> RowList | None:
         """The rows where they are stored; None if they were copied or must be."""
-        return self._listed if self._value is None else None
+        return self._listed if self._stored is None else None
 
     @property
     def lent(self) -> RowList | None:
         """The rows where products read them; None if they were copied or must be."""
-        return self._lent if self._value is None else None
+        return self._lent if self._stored is None else None
 
     @property
     def short(self) -> ArrayOrList | None:
-        """The rows as ``BFLOAT16``; None if they are stored otherwise."""
-        if self._rounded is None and self._short is not None:
-            rows = self._short(self._shape[0])
-            self._rounded = rounded(self.value) if rows is None else rows
-        return self._rounded
+        if self._short is None and not is_rounded(self):
+            return None
+        rows = self._rows()
+        if rows.dtype != BFLOAT16:
+            self._stored = rows = rounded(rows)
+        return rows
+
+    @property
+    def sparse(self) -> bool:
+        return False
 
     def cut(self, space: RowSpace) -> StoredRows:
         """The first rows, those of a space nested in this one."""
@@ -111,22 +121,20 @@ def rows_of(x: Any) -> Any:
     """The values of x as edges read them: ``BFLOAT16`` or a ``RowList`` if possible, otherwise as
     ``value_of``.
     """
-    if not isinstance(x, StoredRows):
-        return value_of(x)
-    rows = x.short
-    rows = x.in_place if rows is None else rows
-    return x.value if rows is None else rows
+    rows = x.short if isinstance(x, Var) else None
+    if rows is None and isinstance(x, StoredRows):
+        rows = x.in_place
+    return value_of(x) if rows is None else rows
 
 
 def in_blocks(x: Any) -> Any:
-    """x for a product, which reads blocks of rows: a variable of ``BFLOAT16``, or of a ``RowList``
-    for rows lent to products, otherwise x.
+    """x for a product, which reads blocks of rows: a variable of a ``RowList`` for float32 rows
+    that are lent to products, otherwise x.
     """
-    rows = x.short if isinstance(x, StoredRows) else None
-    rows = x.lent if rows is None and isinstance(x, StoredRows) else rows
+    rows = x.lent if isinstance(x, StoredRows) and x.short is None else None
     return x if rows is None else Var(rows, x.space, name=x.name)
 
 
 def holds_sparse(x: Any) -> bool:
     """Whether x has sparse rows, without reading those of a stored column."""
-    return not isinstance(x, StoredRows) and is_sparse(value_of(x))
+    return x.sparse if isinstance(x, Var) else is_sparse(value_of(x))

@@ -7,8 +7,8 @@ by name: a node has its inputs, its outputs and one function from output to inpu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass, field
@@ -18,10 +18,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphtheta.base.arguments import checked
+from graphtheta.base.bfloat16 import BFLOAT16, is_wide
 from graphtheta.base.rng import Purpose, key
+from graphtheta.base.sparse import is_sparse
 from graphtheta.base.wording import shown
 from graphtheta.errors import ArgumentError, ShapeError, TapeError
 
+from ..rows.bfloat16 import as_float, rounded
+from ..rows.row_list import ArrayOrList
 from . import init
 from .gradients import Gradients
 from .scope import value_scope
@@ -47,16 +51,20 @@ class Operators:
 class Var(Operators):
     """A value of the forward pass.
 
+    Args:
+        value: The array, which may be ``BFLOAT16``.
+
     Attributes:
         value: numpy array, or a scipy CSR array for sparse rows. It must stay as it is until the
-            pass has ended: functions of large values, and gradient rules, read it later.
+            pass has ended: functions of large values, and gradient rules, read it later. A value
+            that was rounded is expanded again by each reader.
         space: The rows of axis 0, or None for a value that has none (parameters, losses).
         needs_grad: Whether gradients flow into it; they flow into floats only.
         name: Name of a column, for messages; empty for other values.
         made_in: ``Tape.number`` of the pass that computed it; None for an input of the pass.
     """
 
-    __slots__ = ("made_in", "name", "needs_grad", "space", "value")
+    __slots__ = ("_stored", "made_in", "name", "needs_grad", "space")
 
     def __init__(
         self,
@@ -70,23 +78,52 @@ class Var(Operators):
                 f"a value has {value.shape[0]} rows, but there are {space.n} {space.kind}s; give"
                 " one row for each"
             )
-        self.value = value
+        self._stored = value
         self.space = space
         self.needs_grad = needs_grad
         self.name = name
         self.made_in: int | None = None
 
     @property
+    def value(self) -> Any:
+        return as_float(self._stored)
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._stored = value
+
+    @property
+    def short(self) -> ArrayOrList | None:
+        """The value as ``BFLOAT16``, to which it is rounded where the pass stores it so; None if
+        it is stored otherwise.
+        """
+        if self._stored.dtype != BFLOAT16 and is_rounded(self):
+            self._stored = rounded(self._stored)
+        return self._stored if self._stored.dtype == BFLOAT16 else None
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of a number as it is stored now."""
+        short = self._stored is not None and self._stored.dtype == BFLOAT16
+        return BFLOAT16.itemsize if short else self.dtype.itemsize
+
+    @property
+    def sparse(self) -> bool:
+        """Whether it has sparse rows."""
+        return is_sparse(self._stored)
+
+    @property
     def shape(self) -> tuple[int, ...]:
-        return self.value.shape
+        return self._stored.shape
 
     @property
     def dtype(self) -> np.dtype:
-        return self.value.dtype
+        dtype = self._stored.dtype
+        return np.dtype(np.float32) if dtype == BFLOAT16 else dtype
 
     def __repr__(self) -> str:
         rows = f" over {self.space.kind}s" if self.space is not None else ""
-        return f"Var({self.value.dtype}{list(self.shape)}{rows})"
+        return f"Var({self.dtype}{list(self.shape)}{rows})"
 
 
 class Parameter(Operators):
@@ -257,6 +294,7 @@ class Tape:
     Attributes:
         dtype: The float type of the pass, in which quotients and float functions of integers are
             computed. A model that runs sets that of its graph.
+        short: Whether operations round the wide node values that they read, see ``is_rounded``.
         changes: Updates of other state. They run when the ``with`` block ends; a caller that runs
             them later, in the order of steps, empties the list.
         read: Parameters read by the unrecorded operations of a checkpointed segment.
@@ -281,6 +319,7 @@ class Tape:
         self.step = step
         self.all_sum = all_sum or (lambda x: x)
         self.dtype = np.dtype(np.float64)
+        self.short = False
         self.nodes: list[Step] = []
         self.changes: list[Change] = []
         self.read: dict[Parameter, None] = {}
@@ -352,6 +391,16 @@ class Tape:
         """Let backward call a function between what is recorded after and before this call."""
         if self.record and self._marks is True:
             self.nodes.append(Moment(action))
+
+    @contextmanager
+    def storing(self, short: bool) -> Iterator[None]:
+        """Set ``short`` inside the block."""
+        before = self.short
+        self.short = short
+        try:
+            yield
+        finally:
+            self.short = before
 
     def part(self, marks: bool | Unrecorded) -> Tape:
         """A tape for a segment of this pass, which starts with the random numbers of this one.
@@ -462,6 +511,27 @@ def current() -> Tape:
 def needs_grad(x: Any) -> bool:
     """Whether gradients flow into x; False for arrays and numbers."""
     return bool(getattr(x, "needs_grad", False))
+
+
+def is_rounded(x: Var) -> bool:
+    """Whether operations of this pass round a value that they read: float32 rows of nodes, of
+    ``WIDE`` numbers or more, in a model whose graph stores values as bfloat16.
+    """
+    return (
+        x.space is not None
+        and x.space.kind == "node"
+        and current().short
+        and is_wide(x.shape[1:], x.dtype)
+        and not x.sparse
+    )
+
+
+def operand_of(x: Any) -> Any:
+    """The value of x as an operation reads it and the tape keeps it: ``BFLOAT16`` if it is stored
+    so, otherwise as ``value_of``.
+    """
+    rows = x.short if isinstance(x, Var) else None
+    return value_of(x) if rows is None else rows
 
 
 def value_of(x: Any) -> Any:

@@ -93,6 +93,9 @@ class Aggregator(Accumulator, ABC):
             done to the total instead.
         partial: Columns of the state that other workers return to the master; None for all.
         shared: Columns of the state that they receive from it before a further pass.
+        saved: Columns of the state that ``backward_state`` reads; None for all.
+        reads_total: Whether ``backward_state`` reads the total, which may have been rounded to
+            bfloat16 then.
         weighted: Whether importance weights count; False for a statistic of the sample itself, such
             as its largest message.
     """
@@ -101,6 +104,8 @@ class Aggregator(Accumulator, ABC):
     linear = False
     partial: tuple[str, ...] | None = None
     shared: tuple[str, ...] = ()
+    saved: tuple[str, ...] | None = None
+    reads_total = True
     weighted = True
 
     @abstractmethod
@@ -144,6 +149,10 @@ class Aggregator(Accumulator, ABC):
         """Prepare the state of all masters for pass ``number``, counted from 0, in place."""
         raise NotImplementedError(f"{self.name} has one pass")
 
+    def saved_state(self, state: State) -> State:
+        """The columns of a finished state that ``backward_state`` reads."""
+        return state if self.saved is None else {name: state[name] for name in self.saved}
+
     def returned(self, state: State) -> State:
         """The columns of a partial state that are merged into that of the master."""
         return state if self.partial is None else {name: state[name] for name in self.partial}
@@ -180,6 +189,8 @@ class Sum(Aggregator):
 
     name = "sum"
     linear = True
+    saved = ()
+    reads_total = False
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
         return {"sum": buffers.full((n, *shapes[0]), 0, dtype)}
@@ -219,6 +230,7 @@ class Mean(Sum):
     """Mean of the messages, weighted by the importance weights of their edges."""
 
     name = "mean"
+    saved = ("weight",)
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
         return {"sum": buffers.full((n, *shapes[0]), 0, dtype), "weight": np.zeros(n, dtype)}
@@ -260,6 +272,8 @@ class Max(Aggregator):
     """
 
     name = "max"
+    saved = ("edge",)
+    reads_total = False
     weighted = False
     _sign = 1
 
@@ -328,6 +342,7 @@ class LogSumExp(Aggregator):
     """
 
     name = "logsumexp"
+    reads_total = False
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
         return {
@@ -374,6 +389,7 @@ class SoftmaxSum(Aggregator):
 
     name = "softmax-sum"
     linear = True
+    saved = ("max", "sum")
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
         score, value = shapes

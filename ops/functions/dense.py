@@ -23,6 +23,7 @@ from .rows import has_rows, same_dtype, trailing
 @primitive(
     "matmul",
     sparse=True,
+    short=True,
     traits=Traits(
         takes="numbers",
         work="contraction",
@@ -39,12 +40,14 @@ def matmul_p(x: Any, w: Any) -> Any:
 
 
 def flat(x: Any) -> Any:
-    """All axes but the last as one; sparse rows have no more than two, and so have lists of rows
-    here.
-    """
-    return (
-        x if is_sparse(x) or isinstance(x, RowList) else x.reshape(prod(x.shape[:-1]), x.shape[-1])
-    )
+    """All axes but the last as one; sparse rows have no more than two."""
+    if is_sparse(x):
+        return x
+    if isinstance(x, RowList):
+        if len(x.shape) == 2:
+            return x
+        x = x[:]
+    return x.reshape(prod(x.shape[:-1]), x.shape[-1])
 
 
 def _matmul_x(g: Any, y: Any, x: Any, w: Any) -> Any:

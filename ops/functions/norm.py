@@ -14,9 +14,10 @@ from ..autodiff.expr import Expr, tracing
 from ..autodiff.init import default_dtype
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation
-from ..autodiff.tape import Var, current, value_of
+from ..autodiff.tape import Var, current, operand_of
 from ..autodiff.traits import Traits
 from ..compile.scalar import Scalar
+from ..rows.bfloat16 import as_float
 from ..rows.columns import statistics, through_statistics, unbroadcast
 from .elementwise import add, mul
 from .rows import same_dtype, trailing
@@ -102,9 +103,10 @@ def _centre(x: Any, stats: RunningStats, momentum: float, eps: float) -> tuple[V
     Collective: two sums forward and one backward.
     """
     tape = current()
-    given = value_of(x)
+    given = operand_of(x)
     space = x.space if isinstance(x, Var) else None
-    rows = given.toarray() if is_sparse(given) else given
+    given = given.toarray() if is_sparse(given) else given
+    rows = as_float(given)
     # the tape refers to the rule; a reference back would be a cycle
     all_sum = tape.all_sum
     counted = None if space is None else space.counted
@@ -113,7 +115,7 @@ def _centre(x: Any, stats: RunningStats, momentum: float, eps: float) -> tuple[V
     tape.changes.append((partial(stats.update, momentum=momentum), seen))
     mean = mean.astype(rows.dtype)
     inverse = (1 / np.sqrt(np.asarray(var, np.float64) + eps)).astype(rows.dtype)
-    outputs = Var(rows, space), Var(mean), Var(inverse)
+    outputs = Var(given, space), Var(mean), Var(inverse)
 
     def vjp(gs: list[Any]) -> list[Any]:
         g, *of_both = gs
@@ -124,7 +126,7 @@ def _centre(x: Any, stats: RunningStats, momentum: float, eps: float) -> tuple[V
         return [
             through_statistics(
                 g=g,
-                x=rows,
+                x=as_float(given),
                 mean=mean,
                 shift=shift.astype(g.dtype),
                 slope=slope.astype(g.dtype),

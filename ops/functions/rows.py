@@ -40,6 +40,7 @@ from ..parallel import buffers
     "prefix",
     rowwise=False,
     sparse=True,
+    short=True,
     traits=Traits(work="none", part=lambda static: slice(static["n"])),
 )
 def _prefix(x: Any, *, n: int) -> Any:

@@ -54,8 +54,32 @@ def expanded(x: np.ndarray) -> np.ndarray:
 
 
 def as_float(x: Any) -> Any:
-    """Expanded numbers of ``BFLOAT16``; anything else as it is."""
-    return expanded(x) if x.dtype == BFLOAT16 else x
+    """Expanded numbers of ``BFLOAT16``, which may be listed; anything else as it is."""
+    return expanded(x[:]) if x.dtype == BFLOAT16 else x
+
+
+def expanded_rows(x: ArrayOrList, begin: int, end: int) -> np.ndarray:
+    """Some rows in float32, by the thread that calls.
+
+    Args:
+        x: [n, d], ``BFLOAT16``.
+        begin, end: The rows.
+    """
+    from ..kernels.bfloat16 import expand_bits
+
+    rows = np.ascontiguousarray(x[begin:end])
+    out = np.empty(rows.shape, np.float32)
+    expand_bits(rows.reshape(-1).view(np.uint16), out.reshape(-1).view(np.uint32))
+    return out
+
+
+def round_rows(x: np.ndarray, out: np.ndarray) -> None:
+    """Round rows of float32 into rows of ``BFLOAT16`` of the same shape, both in C order, by the
+    thread that calls.
+    """
+    from ..kernels.bfloat16 import round_bits
+
+    round_bits(x.reshape(-1).view(np.uint32), out.reshape(-1).view(np.uint16))
 
 
 def shortened(x: ArrayOrList) -> ArrayOrList:
