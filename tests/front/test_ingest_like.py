@@ -106,6 +106,21 @@ def test_the_same_tables_become_the_same_store(kind, trained, tmp_path):
     assert dense(third).tolist() == dense(trained).tolist()
 
 
+def test_tables_of_several_splits_take_the_statistics_of_one(trained, tmp_path):
+    """A scale, means and most frequent values of their own need one training set."""
+    edges, nodes = month(again=[("test", "train", "val")[i % 3] for i in range(40)])
+    tables = in_files(tmp_path, (edges, nodes), "csv")
+    splits = {"split": ["part", "again"]}
+    for size in (1, 2):
+        store = imported(*tables, tmp_path / f"s{size}", size, like=trained, **splits)
+        assert dense(store).tolist() == dense(trained).tolist()
+    assert stored(store) == stored(tmp_path / "s1")
+    second = gt.load(store, split_index=1)
+    assert np.array_equal(second.train, np.arange(40) % 3 == 1)
+    with pytest.raises(ConfigError, match="one training set"):
+        imported(*tables, tmp_path / "alone", **OPTIONS | splits)
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_next_month_has_the_columns_of_the_last_one(kind, trained, tmp_path):
     """Names, scales and fillings are those of the first tables, whatever the new ones hold."""

@@ -289,7 +289,7 @@ class _Import:
         )
         words = {column: word_of(types[column]) for column in used_columns(options, table)}
         self._words[table] = {column: word for column, word in words.items() if word}
-        fields = make(options, source, types, self._kind)
+        fields = make(options, source, types, self._kind, self._recipe is not None)
         if self._recipe is not None:
             for field in fields:
                 if learnt := self._recipe.fields[table].get(field.key):

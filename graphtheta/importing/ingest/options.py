@@ -195,7 +195,9 @@ class Options:
         return self.on_bad_row == "skip"
 
 
-def edge_fields(options: Options, source: Source, types: dict[str, Any], kind: Any) -> list[Field]:
+def edge_fields(
+    options: Options, source: Source, types: dict[str, Any], kind: Any, like: bool
+) -> list[Field]:
     """The fields of an edge table.
 
     Args:
@@ -203,6 +205,8 @@ def edge_fields(options: Options, source: Source, types: dict[str, Any], kind: A
         source: The table.
         types: Types of its columns.
         kind: Type of the ids.
+        like: Whether they take what the fields of another import learnt, so that no training rows
+            are needed.
 
     Raises:
         ConfigError, DataError: A column has a type that does not fit.
@@ -210,8 +214,9 @@ def edge_fields(options: Options, source: Source, types: dict[str, Any], kind: A
     widths = list_widths(source, {column: types[column] for column in options.used & types.keys()})
     fields: list[Field] = [Ids((options.src, options.dst), kind)]
     split = split_field(options.edge_split, types, widths) if options.edge_split else None
+    learns_from = None if like else split
     numbers: tuple[tuple[str, str, dict[str, Any]], ...] = (
-        ("attr", "edge_attr", features_form(options, options.edge_attr, split)),
+        ("attr", "edge_attr", features_form(options, options.edge_attr, learns_from)),
         ("weight", "edge_weight", {"vector": True}),
         ("y", "edge_label", {"vector": len(options.edge_label) == 1, "missing": True}),
     )
@@ -231,24 +236,34 @@ def edge_fields(options: Options, source: Source, types: dict[str, Any], kind: A
     if split is not None:
         fields.append(split)
     return fields + [
-        named(options=options, group="edge", column=column, types=types, widths=widths, split=split)
+        named(
+            options=options,
+            group="edge",
+            column=column,
+            types=types,
+            widths=widths,
+            split=learns_from,
+        )
         for column in options.edge_columns
     ]
 
 
-def node_fields(options: Options, source: Source, types: dict[str, Any], kind: Any) -> list[Field]:
+def node_fields(
+    options: Options, source: Source, types: dict[str, Any], kind: Any, like: bool
+) -> list[Field]:
     """The fields of a node table; the arguments are those of ``edge_fields``."""
     widths = list_widths(source, {column: types[column] for column in options.used & types.keys()})
     fields: list[Field] = [] if options.id is None else [Ids((options.id,), kind)]
     split = split_field(options.split, types, widths) if options.split else None
+    learns_from = None if like else split
     marked: list[tuple[Numbers | Codes, Sequence[str]]] = []
     features: list[Field] = []
     if options.features:
-        form = features_form(options, options.features, split)
+        form = features_form(options, options.features, learns_from)
         form |= (
             {"remedy": REMEDY.format("node")}
             if options.scale == "none"
-            else {"make": Scaled, "training": TrainingRows(split, "scale=standard")}
+            else {"make": Scaled, "training": TrainingRows(learns_from, "scale=standard")}
         )
         numbers = number_field(
             name="x", columns=options.features, types=types, widths=widths, **form
@@ -256,7 +271,9 @@ def node_fields(options: Options, source: Source, types: dict[str, Any], kind: A
         features.append(numbers)
         marked.append((numbers, own_marks(options, options.features)))
     names = [
-        OneHot(column, types[column], options.rule(column), training_of(options, column, split))
+        OneHot(
+            column, types[column], options.rule(column), training_of(options, column, learns_from)
+        )
         for column in options.one_hot
     ]
     if options.missing_indicator:
@@ -278,7 +295,14 @@ def node_fields(options: Options, source: Source, types: dict[str, Any], kind: A
         label = label_field(options.label, types, widths.get(options.label[0], 0))
         fields += [label, *([Labelled(label, split)] if split is not None else [])]
     return fields + [
-        named(options=options, group="node", column=column, types=types, widths=widths, split=split)
+        named(
+            options=options,
+            group="node",
+            column=column,
+            types=types,
+            widths=widths,
+            split=learns_from,
+        )
         for column in options.node_columns
     ]
 
