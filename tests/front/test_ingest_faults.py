@@ -196,6 +196,18 @@ CASES = {
         DataError,
         ["line 41: column 'dst': no node has the id '40'"],
     ),
+    "ids without their zeros": (
+        {"edges.csv": "src,dst\n007,7\nx,00\n0,7x\n", "nodes.csv": "id\n007\nx\n0\n07x\n"},
+        {},
+        DataError,
+        [
+            "3 bad rows",
+            "line 2: column 'dst': no node has the id '7', but one has '007'",
+            "line 3: column 'dst': no node has the id '00', but one has '0'",
+            "line 4: column 'dst': no node has the id '7x'",
+            "zeros in front of ids are lost where they are read as numbers; read the ids as texts",
+        ],
+    ),
     "zeros in front of later ids": (
         {"edges.csv": GOOD + "007,3,1\n1,04,2\n"},
         {},

@@ -108,7 +108,8 @@ IMPORTS = {
     ),
     "leading zeros": Mistake(
         "import --edges e.csv --nodes zeros.csv --features x --to g.store",
-        r"e\.csv, line 2: column 'src': no node has the id '1'",
+        r"e\.csv, line 2: column 'src': no node has the id '1', but one has '001'.*"
+        r"(?s:.*)zeros in front of ids are lost where they are read as numbers; read the ids",
         "import --edges e.csv --nodes plain.csv --features x --to g.store",
     ),
     "spaces in ids": Mistake(

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from graphtheta.base.rng import bits
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.table import Route
-from graphtheta.importing.tables.arrow import WHOLE, flags, integers
+from graphtheta.importing.tables.arrow import TEXT, WHOLE, flags, integers
 
 # an odd number, so that its powers have inverses modulo 2^64
 BASE = 0x9E3779B97F4A7C15
@@ -166,6 +166,24 @@ class Directory:
         )
         numbers = routes.back(answers)
         return numbers[coded.indices.to_numpy()] if len(ids) else np.empty(0, np.int64)
+
+    def but_for_zeros(self, ids: list[str]) -> dict[str, str]:
+        """Known ids that are whole numbers and equal some ids but for zeros in front, as ids have
+        that were numbers once; by the other id.
+
+        Args:
+            ids: A few ids of this worker, texts.
+
+        Collective: all ranks of comm.
+        """
+        numbers = {text.lstrip("0") for text in ids if text.isdecimal()}
+        wanted = sorted(set().union(*self._comm.all_gather(sorted(numbers))))
+        plain = pc.utf8_ltrim(self._ids, "0")
+        same = self._ids.filter(pc.is_in(plain, pa.array(wanted, TEXT))).to_pylist()
+        known = {
+            text.lstrip("0"): text for part in self._comm.all_gather(same) for text in sorted(part)
+        }
+        return {text: known[text.lstrip("0")] for text in ids if text.lstrip("0") in known}
 
     def _here(self, ids: Any) -> np.ndarray:
         """Numbers of ids that belong to this worker."""

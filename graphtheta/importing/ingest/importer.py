@@ -64,6 +64,7 @@ from graphtheta.importing.ingest.write import (
     write_typed,
 )
 from graphtheta.importing.tables.arrow import TEXT, integers, one
+from graphtheta.importing.tables.faults import SHOWN
 from graphtheta.importing.tables.progress import Progress
 from graphtheta.importing.tables.source import Source
 
@@ -360,6 +361,7 @@ class _Import:
                 )
             )
             src, dst = np.split(directory.find(both), 2)
+            near = self._but_for_zeros(directory, both, src, dst)
             with comm.agreed():
                 if table is not None:
                     for name, ends in ((options.src, src), (options.dst, dst)):
@@ -367,9 +369,8 @@ class _Import:
                         edges.add_fault(
                             i,
                             np.flatnonzero(first),
-                            lambda row, name=name, table=table: (
-                                f"column '{name}': no node has the id"
-                                f" '{table.column(name)[row].as_py()}'"
+                            lambda row, name=name, table=table, near=near: no_node(
+                                name, table.column(name)[row].as_py(), near
                             ),
                         )
                     gone = (src < 0) | (dst < 0)
@@ -391,6 +392,26 @@ class _Import:
         )
         self._counts["self_loops_dropped"] = int(comm.all_sum(np.array([loops]))[0])
         return numbers
+
+    def _but_for_zeros(
+        self, directory: Positions | Directory, both: Any, src: np.ndarray, dst: np.ndarray
+    ) -> dict[str, str]:
+        """Ids of nodes that the first unknown ids are but for zeros in front, for messages.
+
+        Args:
+            directory: Finds nodes.
+            both: Ids of sources, then of destinations, [2 n].
+            src, dst: What it found, [n] each.
+
+        Collective: all ranks of comm.
+        """
+        if self._options.skip or self._kind != TEXT or not isinstance(directory, Directory):
+            return {}
+        first = [np.flatnonzero(ends < 0)[:SHOWN] for ends in (src, dst)]
+        unknown = both.take(pa.array(np.concatenate((first[0], len(src) + first[1]))))
+        if not self._comm.all_max(np.array([len(unknown)]))[0]:
+            return {}
+        return directory.but_for_zeros(unknown.to_pylist())
 
     def _write_nodes(self, numbered: Positions) -> None:
         """Write ids and fields of the nodes.
@@ -503,6 +524,18 @@ class _Import:
             if options.reverse == "add":
                 one_way = [flags[:, 1] for flags in marks]
         return stay, one_way
+
+
+def no_node(column: str, value: Any, near: dict[str, str]) -> str:
+    """What is wrong with an end of an edge that is no node.
+
+    Args:
+        column: The column of the end.
+        value: Its id.
+        near: Ids of nodes that unknown ids are but for zeros in front.
+    """
+    other = f", but one has '{near[value]}'" if value in near else ""
+    return f"column '{column}': no node has the id '{value}'{other}"
 
 
 def counted(table: str, fields: list[Field]) -> dict[str, dict[str, int]]:

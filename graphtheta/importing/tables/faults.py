@@ -29,6 +29,10 @@ ADVICE = {
     "is not a whole number": (
         "ids that are names, or integers beyond 64 bits, are read as texts with --id-type text"
     ),
+    ", but one has '": (
+        "zeros in front of ids are lost where they are read as numbers; read the ids as texts where"
+        " the tables are made, as with dtype=str in pandas"
+    ),
     "invalid UTF8 data": (
         "the file is in another encoding than UTF-8; convert it, for example with "
         "iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW"
