@@ -20,7 +20,7 @@ from ..lanes import ELEMENTS, INDEX, call, intrinsic_with
 NUMBER = ir.IntType(64)
 BYTE = ir.IntType(8).as_pointer()
 HALF = ir.IntType(16)
-# how tiles read bfloat16 numbers
+# how bfloat16 numbers are multiplied
 SHORT, PAIRS = "bfloat16", "bfloat16 pairs"
 Vectors: TypeAlias = list[list[Any]]
 
@@ -47,9 +47,10 @@ class Tile:
         vectors: Vectors side by side in a row.
         lanes: Numbers of a vector.
         dtype: Of the outputs: "float32" or "float64".
-        factor: How the first factor is stored: as ``dtype``; as "bfloat16", whose numbers are
-            float32 as soon as they are read; or as "bfloat16 pairs", of which an instruction
-            multiplies two at a time, and the second factor likewise. A pair counts as one number.
+        factor: How the first factor is stored: as ``dtype``; as "bfloat16", which is expanded to
+            float32, a block at a time, before a tile reads it; or as "bfloat16 pairs", of which an
+            instruction multiplies two at a time, and the second factor likewise. A pair counts as
+            one number.
     """
 
     rows: int
@@ -66,11 +67,6 @@ class Tile:
     @property
     def itemsize(self) -> int:
         return 4 if self.dtype == "float32" else 8
-
-    @property
-    def factor_itemsize(self) -> int:
-        """Bytes of a number, or pair, of the first factor."""
-        return 2 if self.factor == SHORT else self.itemsize
 
 
 class Code:
@@ -94,8 +90,8 @@ class Code:
         return self.b.select(self.b.icmp_signed("<", x, y), x, y)
 
     def bytes(self, n: Any) -> Any:
-        """Bytes of n numbers of the first factor."""
-        return self.b.mul(n, NUMBER(self.tile.factor_itemsize))
+        """Bytes of n numbers, or pairs, of the first factor."""
+        return self.b.mul(n, NUMBER(self.tile.itemsize))
 
     def load(self, address: Any, kind: Any) -> Any:
         """A number or vector at an address, which need not be aligned."""
@@ -104,19 +100,13 @@ class Code:
 
     def factor(self, address: Any) -> Any:
         """A number, or pair, of the first factor."""
-        if self.tile.factor == self.tile.dtype:
+        if self.tile.factor != PAIRS:
             return self.load(address, self.number)
-        kind = INDEX if self.tile.factor == PAIRS else HALF
-        bits = self.b.load(self.b.inttoptr(address, kind.as_pointer()), align=2)
-        return bits if self.tile.factor == PAIRS else self._upper(bits)
+        return self.b.load(self.b.inttoptr(address, INDEX.as_pointer()), align=2)
 
     def half_pair(self, address: Any) -> Any:
         """The pair of a number of the first factor and 0."""
         return self.b.zext(self.b.load(self.b.inttoptr(address, HALF.as_pointer()), align=2), INDEX)
-
-    def _upper(self, bits: Any) -> Any:
-        """The float32 number whose upper 16 bits are given."""
-        return self.b.bitcast(self.b.shl(self.b.zext(bits, INDEX), INDEX(16)), self.number)
 
     def store(self, x: Any, address: Any) -> None:
         pointer = self.b.inttoptr(address, self.vector.as_pointer())

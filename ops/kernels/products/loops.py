@@ -13,7 +13,8 @@ import numpy as np
 from graphtheta.base.bfloat16 import BFLOAT16
 
 from ...compile.jit import OPTIONS, cached
-from .code import PAIRS, Tile, tile_function
+from ..prefetch import LINE
+from .code import PAIRS, SHORT, Tile, tile_function
 from .shapes import fastest, registers
 from .short import expand_rows, pair_rows
 from .tiles import rows_tile, transposed_tile
@@ -28,34 +29,73 @@ TILES, TILES_OF_SEVERAL = 6, 2
 
 @cache
 def _rows_kernel(tile: Tile) -> Any:
-    """The loops of ``Factor.times``."""
-    multiply = tile_function(rows_tile, tile)
+    """The loops of ``Factor.times``. Rows of bfloat16 numbers are expanded into a buffer of a block
+    of rows and ``CHAIN`` numbers of each, unless they are multiplied in pairs.
+    """
+    expands = tile.factor == SHORT
+    multiply = tile_function(rows_tile, _expanded(tile))
     rows, width, itemsize = tile.rows, tile.width, tile.itemsize
+    # bytes of a number or pair where it is stored
+    read = 2 if expands else itemsize
 
     def kernel(  # type: ignore[no-untyped-def]
-        begin, end, base, stride, numbers, inner, odd, panels, out, out_stride, columns, block
+        begin,
+        end,
+        base,
+        stride,
+        numbers,
+        inner,
+        odd,
+        panels,
+        buffer,
+        out,
+        out_stride,
+        columns,
+        block,
     ):
+        # from a row that is multiplied to one that is prefetched
+        ahead = block if expands else rows
         for top in range(begin, end, block):
             bottom = min(top + block, end)
-            for column in range(0, columns, width):
-                panel = panels + column * (inner + odd) * itemsize
-                for first in range(top, bottom, rows):
-                    place = out + first * out_stride + column * itemsize
-                    for k in range(0, inner, CHAIN):
+            for k in range(0, inner, CHAIN):
+                stop = min(k + CHAIN, inner)
+                if expands:
+                    buffer_stride = (stop - k) * itemsize
+                    expand_rows(
+                        base=base + 2 * k,
+                        stride=stride,
+                        numbers=numbers,
+                        begin=top,
+                        end=bottom,
+                        width=stop - k,
+                        out=buffer,
+                        out_stride=buffer_stride,
+                    )
+                    # number k of row ``top`` is the first of the buffer
+                    place = buffer - top * buffer_stride - k * itemsize, buffer_stride, 0
+                else:
+                    place = base, stride, numbers
+                for column in range(0, columns, width):
+                    for first in range(top, bottom, rows):
                         multiply(
-                            base=base,
-                            stride=stride,
-                            numbers=numbers,
+                            base=place[0],
+                            stride=place[1],
+                            numbers=place[2],
                             first=first,
                             active=min(rows, bottom - first),
+                            later=base,
+                            later_stride=stride,
+                            later_numbers=numbers,
+                            later_first=first + ahead,
                             last=end - 1,
+                            later_size=read,
                             start=k,
-                            stop=min(k + CHAIN, inner),
-                            panel=panel,
-                            out=place,
+                            stop=stop,
+                            panel=panels + column * (inner + odd) * itemsize,
+                            out=out + first * out_stride + column * itemsize,
                             out_stride=out_stride,
                             columns=columns - column,
-                            odd=odd if k + CHAIN >= inner else 0,
+                            odd=odd if stop == inner else 0,
                         )
 
     return _compiled(kernel, tile)
@@ -82,9 +122,14 @@ def _transposed_kernel(tile: Tile) -> Any:
                         numbers=numbers,
                         first=top,
                         stop=bottom,
-                        last=end - 1,
                         column=start,
                         done=k - start,
+                        later=base + start * itemsize,
+                        later_stride=stride,
+                        later_numbers=numbers,
+                        later_first=bottom,
+                        later_step=1,
+                        last=end - 1,
                         vectors=side + (top - begin) * side_stride + column * itemsize,
                         vector_stride=side_stride,
                         out=out + start * out_stride + column * itemsize,
@@ -97,11 +142,11 @@ def _transposed_kernel(tile: Tile) -> Any:
 @cache
 def _short_kernel(tile: Tile) -> Any:
     """The loops of ``LongProduct.add`` for bfloat16: blocks of both factors are put into the form
-    that the tile reads.
+    that the tile reads. Meanwhile tiles prefetch the next block.
     """
     pairs = tile.factor == PAIRS
     pack = pair_rows if pairs else expand_rows
-    multiply = tile_function(transposed_tile, tile if pairs else replace(tile, factor=tile.dtype))
+    multiply = tile_function(transposed_tile, _expanded(tile))
     rows, width, itemsize = tile.rows, tile.width, tile.itemsize
 
     def kernel(  # type: ignore[no-untyped-def]
@@ -115,11 +160,11 @@ def _short_kernel(tile: Tile) -> Any:
         side_stride,
         columns,
         packed,
+        packed_stride,
         packed_side,
         out,
         out_stride,
     ):
-        packed_stride = inner * itemsize
         for top in range(begin, end, BLOCK):
             bottom = min(top + BLOCK, end)
             pack(
@@ -128,7 +173,6 @@ def _short_kernel(tile: Tile) -> Any:
                 numbers=numbers,
                 begin=top,
                 end=bottom,
-                last=end - 1,
                 width=inner,
                 out=packed,
                 out_stride=packed_stride,
@@ -139,7 +183,6 @@ def _short_kernel(tile: Tile) -> Any:
                 numbers=0,
                 begin=top,
                 end=bottom,
-                last=end - 1,
                 width=columns,
                 out=packed_side,
                 out_stride=out_stride,
@@ -154,9 +197,15 @@ def _short_kernel(tile: Tile) -> Any:
                         numbers=0,
                         first=0,
                         stop=n,
-                        last=n - 1,
                         column=start,
                         done=k - start,
+                        later=base + 2 * start,
+                        later_stride=stride,
+                        later_numbers=numbers,
+                        # rows of a pair in turns: a line holds the numbers of two tiles
+                        later_first=bottom + (k // rows & 1 if pairs else 0),
+                        later_step=2 if pairs else 1,
+                        last=end - 1,
                         vectors=packed_side + column * itemsize,
                         vector_stride=out_stride,
                         out=out + start * out_stride + column * itemsize,
@@ -164,6 +213,11 @@ def _short_kernel(tile: Tile) -> Any:
                     )
 
     return _compiled(kernel, tile)
+
+
+def _expanded(tile: Tile) -> Tile:
+    """The tile that multiplies what was stored as bfloat16 and expanded."""
+    return replace(tile, factor=tile.dtype) if tile.factor == SHORT else tile
 
 
 def _compiled(kernel: Callable[..., None], tile: Tile) -> Any:
@@ -209,7 +263,7 @@ class Factor:
         if self._tile.factor == PAIRS:
             w = _pairs(w)
             self._odd = inner % 2
-        elif w.dtype == BFLOAT16:
+        elif self._tile.factor == SHORT:
             w = (w.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
         width = self._tile.width
         self._panels = np.zeros((-(-self._columns // width), len(w), width), w.dtype)
@@ -227,6 +281,9 @@ class Factor:
         """
         count, inner, _ = self._panels.shape
         base, stride, numbers = rows.place
+        block = self._tile.rows * (TILES if count <= 2 else TILES_OF_SEVERAL)
+        expands = self._tile.factor == SHORT
+        buffer = np.empty((block, min(inner, CHAIN)) if expands else 0, np.float32)
         _rows_kernel(self._tile)(
             begin=begin,
             end=end,
@@ -236,10 +293,11 @@ class Factor:
             inner=inner - self._odd,
             odd=self._odd,
             panels=_address(self._panels),
+            buffer=_address(buffer),
             out=_address(out),
             out_stride=out.strides[0],
             columns=self._columns,
-            block=self._tile.rows * (TILES if count <= 2 else TILES_OF_SEVERAL),
+            block=block,
         )
 
 
@@ -316,7 +374,9 @@ class LongProduct:
         """The same for ``BFLOAT16``."""
         base, stride, numbers = self._rows.place
         side, inner = self._side, self._rows.array.shape[1]
-        packed = np.empty((BLOCK, inner), np.float32)
+        # an odd number of lines lies between two rows, so that a column of them fits into the cache
+        line = LINE // np.dtype(np.float32).itemsize
+        packed = np.empty((BLOCK, (-(-inner // line) | 1) * line), np.float32)
         packed_side = np.zeros((BLOCK, self.columns), np.float32)
         _short_kernel(self._tile)(
             begin=begin,
@@ -329,6 +389,7 @@ class LongProduct:
             side_stride=side.strides[0],
             columns=side.shape[1],
             packed=_address(packed),
+            packed_stride=packed.strides[0],
             packed_side=_address(packed_side),
             out=_address(out),
             out_stride=out.strides[0],

@@ -17,10 +17,6 @@ from numba import njit, types
 from numba.np.numpy_support import carray
 
 from ..lanes import intrinsic_with
-from ..prefetch import LINE, prefetch
-
-# rows between one that is read and one that is prefetched
-AHEAD = 16
 
 
 def _as_pointer(typing: Any, address: Any) -> Any:
@@ -45,17 +41,8 @@ def _numbers(base, stride, numbers, i, width):
     return carray(_pointer(base + _place(numbers, i) * stride), (width,), np.uint16)
 
 
-@njit(inline="always")
-def _prefetched(base, stride, numbers, i, width):
-    """Prefetch row i."""
-    rows = carray(_pointer(base), (1, stride), np.uint8)
-    place = _place(numbers, i)
-    for line in range(0, 2 * width, LINE):
-        prefetch(rows, place, line // LINE)  # type: ignore[call-arg]
-
-
 @njit
-def pair_rows(base, stride, numbers, begin, end, last, width, out, out_stride):
+def pair_rows(base, stride, numbers, begin, end, width, out, out_stride):
     """out[i, :] = the pairs of rows begin + 2 i and begin + 2 i + 1; 0 takes the place of the row
     after the last.
 
@@ -63,7 +50,6 @@ def pair_rows(base, stride, numbers, begin, end, last, width, out, out_stride):
         base, stride, numbers: The rows: address, bytes between two, and address of their numbers or
             0.
         begin, end: Bounds of the rows.
-        last: The last row that may be prefetched.
         width: Numbers of a row.
         out, out_stride: Address of the pairs, and bytes between two rows of them.
 
@@ -71,8 +57,6 @@ def pair_rows(base, stride, numbers, begin, end, last, width, out, out_stride):
         Rows of pairs.
     """
     for i in range(begin, end, 2):
-        _prefetched(base, stride, numbers, min(i + AHEAD, last), width)
-        _prefetched(base, stride, numbers, min(i + 1 + AHEAD, last), width)
         lower = _numbers(base, stride, numbers, i, width)
         into = carray(_pointer(out + (i - begin) // 2 * out_stride), (width,), np.uint32)
         if i + 1 < end:
@@ -86,10 +70,9 @@ def pair_rows(base, stride, numbers, begin, end, last, width, out, out_stride):
 
 
 @njit
-def expand_rows(base, stride, numbers, begin, end, last, width, out, out_stride):
+def expand_rows(base, stride, numbers, begin, end, width, out, out_stride):
     """out[i, :] = row begin + i in float32; arguments and result as for ``pair_rows``."""
     for i in range(begin, end):
-        _prefetched(base, stride, numbers, min(i + AHEAD, last), width)
         row = _numbers(base, stride, numbers, i, width)
         into = carray(_pointer(out + (i - begin) * out_stride), (width,), np.uint32)
         for k in range(width):

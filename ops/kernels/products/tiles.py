@@ -25,7 +25,12 @@ def rows_tile(
     numbers: Any,
     first: Any,
     active: Any,
+    later: Any,
+    later_stride: Any,
+    later_numbers: Any,
+    later_first: Any,
     last: Any,
+    later_size: Any,
     start: Any,
     stop: Any,
     panel: Any,
@@ -41,8 +46,9 @@ def rows_tile(
         code: Writes the instructions.
         base, stride, numbers: The rows: address, bytes between two, and addresses of their numbers
             or 0.
-        first, active, last: The first row, how many of the tile's there are, and the last row that
-            may be prefetched.
+        first, active: The first row, and how many of the tile's there are.
+        later, later_stride, later_numbers: The same of the rows that are prefetched.
+        later_first, last, later_size: The first and the last of them, and bytes of a number.
         start, stop: Bounds of k.
         panel: Address of the vectors of each k, one after another.
         out, out_stride: Of the first output, and bytes between rows.
@@ -53,19 +59,24 @@ def rows_tile(
     b, tile = code.b, code.tile
     rows = range(tile.rows)
 
-    def row(i: Any) -> Any:
-        return code.row_of(base, stride, numbers, code.least(i, last))
+    def row(i: int) -> Any:
+        there = b.add(first, code.least(NUMBER(i), b.sub(active, NUMBER(1))))
+        return code.row_of(base, stride, numbers, there)
 
-    here = [row(b.add(first, NUMBER(i))) for i in rows]
-    ahead = [row(b.add(first, NUMBER(tile.rows + i))) for i in rows]
+    def later_row(i: int) -> Any:
+        there = code.least(b.add(later_first, NUMBER(i)), last)
+        return code.row_of(later, later_stride, later_numbers, there)
+
+    here = [row(i) for i in rows]
+    ahead = [later_row(i) for i in rows]
     turns = b.alloca(NUMBER, NUMBER(TURNS))
     for i in range(TURNS):
         b.store(ahead[i % tile.rows], b.gep(turns, [NUMBER(i)]))
 
     def step(k: Any) -> tuple[list[Any], list[Any]]:
         turn = b.and_(k, NUMBER(TURNS - 1))
-        later = b.load(b.gep(turns, [turn]))
-        code.prefetch(b.add(later, code.bytes(b.sub(k, turn))))
+        address = b.load(b.gep(turns, [turn]))
+        code.prefetch(b.add(address, b.mul(b.sub(k, turn), later_size)))
         vectors = b.add(panel, b.mul(k, NUMBER(tile.width * tile.itemsize)))
         offset = code.bytes(k)
         return (
@@ -136,9 +147,14 @@ def transposed_tile(
     numbers: Any,
     first: Any,
     stop: Any,
-    last: Any,
     column: Any,
     done: Any,
+    later: Any,
+    later_stride: Any,
+    later_numbers: Any,
+    later_first: Any,
+    later_step: Any,
+    last: Any,
     vectors: Any,
     vector_stride: Any,
     out: Any,
@@ -150,19 +166,21 @@ def transposed_tile(
         code: Writes the instructions.
         base, stride, numbers: The rows: address, bytes between two, and address of their numbers or
             0.
-        first, stop, last: Bounds of r, and the last row that may be prefetched.
+        first, stop: Bounds of r.
         column: The first column; there are as many as the tile has rows.
         done: How many of them were added by the tile before.
+        later, later_stride, later_numbers: What is prefetched, as of the rows.
+        later_first, later_step, last: The row that is prefetched with the first one, how many rows
+            further it is with the next, and the last that may be.
         vectors, vector_stride: Address of the vectors of the first row, and bytes between rows.
         out, out_stride: Of the first output, and bytes between rows.
     """
     b, tile = code.b, code.tile
-    count = b.sub(stop, first)
     origin = b.add(base, code.bytes(column))
 
     def step(r: Any) -> tuple[list[Any], list[Any]]:
-        ahead = code.least(b.add(r, count), last)
-        code.prefetch(code.row_of(origin, stride, numbers, ahead))
+        ahead = b.add(later_first, b.mul(b.sub(r, first), later_step))
+        code.prefetch(code.row_of(later, later_stride, later_numbers, code.least(ahead, last)))
         row = code.row_of(origin, stride, numbers, r)
         side = b.add(vectors, b.mul(b.sub(r, first), vector_stride))
         return (
