@@ -188,8 +188,13 @@ def transposed_tile(
             [code.load(code.at_vector(side, v), code.side) for v in range(tile.vectors)],
         )
 
+    def place(i: int, v: int) -> Any:
+        return code.at_vector(b.add(out, b.mul(NUMBER(i), out_stride)), v)
+
+    for i in range(tile.rows):
+        for v in range(tile.vectors):
+            code.prefetch(place(i, v), writes=True)
     for i, row in enumerate(code.sums(first, stop, step)):
         with b.if_then(b.icmp_signed(">=", NUMBER(i), done)):
             for v, x in enumerate(row):
-                there = code.at_vector(b.add(out, b.mul(NUMBER(i), out_stride)), v)
-                code.store(b.fadd(code.load(there, code.vector), x), there)
+                code.store(b.fadd(code.load(place(i, v), code.vector), x), place(i, v))
