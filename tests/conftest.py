@@ -27,10 +27,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# workers and the programs that tests start would each compile all that they import, for seconds
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
-
 ROOT = Path(__file__).resolve().parent.parent
 # by name, as an import that nothing here uses is taken out by tools
 pytest_plugins = ["warm.plugin"]
