@@ -20,6 +20,7 @@ second fetch would double the bytes of a step.
 
 from __future__ import annotations
 
+import functools
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -387,44 +388,28 @@ class _PhaseRun:
                     {f"{n}/{c}": x for n, s in at_masters.items() for c, x in s.items()}
                 )
             halo_grads = (self._zeros(halo[0]), self._zeros(halo[1]))
+            sweep = functools.partial(
+                self._sweep_back,
+                p=p,
+                halo=halo,
+                output_grads=output_grads,
+                grads=grads,
+                halo_grads=halo_grads,
+            )
             into_masters = [s for s in p.selections if s.kinds == (MIRROR, MASTER)]
             into_mirrors = [s for s in p.selections if s.kinds[1] == MIRROR]
             core = [s for s in p.selections if s.kinds == (MASTER, MASTER)]
-            self._sweep_back(
-                p=p,
-                selections=into_masters,
-                halo=halo,
-                backward_states=at_masters,
-                output_grads=output_grads,
-                grads=grads,
-                halo_grads=halo_grads,
-            )
+            sweep(selections=into_masters, backward_states=at_masters)
             with ledger.stage("move"):
                 flat = move.end()
             at_mirrors = {n: {c: flat[f"{n}/{c}"] for c in s} for n, s in at_masters.items()}
-            self._sweep_back(
-                p=p,
-                selections=into_mirrors,
-                halo=halo,
-                backward_states=at_mirrors,
-                output_grads=output_grads,
-                grads=grads,
-                halo_grads=halo_grads,
-            )
+            sweep(selections=into_mirrors, backward_states=at_mirrors)
             with ledger.stage("move"):
                 returning = (
                     p.senders.to_masters_begin(halo_grads[0]),
                     p.receivers.to_masters_begin(halo_grads[1]),
                 )
-            self._sweep_back(
-                p=p,
-                selections=core,
-                halo=halo,
-                backward_states=at_masters,
-                output_grads=output_grads,
-                grads=grads,
-                halo_grads=halo_grads,
-            )
+            sweep(selections=core, backward_states=at_masters)
             with ledger.stage("move"):
                 returning[0].end(lambda rows, part: add_into(grads.src, rows, part))
                 returning[1].end(lambda rows, part: add_into(grads.dst, rows, part))

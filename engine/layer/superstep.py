@@ -144,11 +144,7 @@ def _superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, Any])
         name: _as_rows(owner=owner, name=name, x=x, graph=graph, n=n)
         for name, x in {"h": h, **extra}.items()
     }
-    with ledger.stage("transform"), naming(f"transform of {owner}"):
-        transformed = layer.transform(
-            NodeColumns(layer=layer, stage="transform", columns=given, graph=graph, n=n, step=step)
-        )
-    columns = _check_transform(owner=owner, transformed=transformed, given=given, graph=graph, n=n)
+    columns = _transformed(layer=layer, graph=graph, n=n, step=step, given=given)
     step.stored = {n: n for n in graph.node_names() if n not in columns}
     step.stored |= {
         n: x.name.removeprefix("node.") for n, x in columns.items() if isinstance(x, StoredRows)
@@ -208,36 +204,17 @@ def _apply_precomputed(
             f"{owner} has a precomputed total, but is called with other values than graph.x, such"
             " as its dropout; set dropout to 0, disable precompute, or call the layer with graph.x"
         )
-    with graph.ledger.stage("transform"), naming(f"transform of {owner}"):
-        columns = _check_transform(
-            owner=owner,
-            transformed=layer.transform(
-                NodeColumns(
-                    layer=layer, stage="transform", columns=given, graph=graph, n=n, step=step
-                )
-            ),
-            given=given,
-            graph=graph,
-            n=n,
-        )
+    columns = _transformed(layer=layer, graph=graph, n=n, step=step, given=given)
     ingredients.check(
         owner,
         _traced(Opened(layer, owner), owner, columns, graph, level=None),
         columns,
         graph.space(n).gid,
     )
+    node = NodeColumns(layer=layer, stage="apply", columns=columns, graph=graph, n=n, step=step)
     with graph.ledger.stage("apply"), naming(f"apply of {owner}"):
         total = Var(graph.view.node_column(PRECOMPUTED, n), graph.space(n))
-        return _check_apply(
-            owner,
-            layer.apply(
-                NodeColumns(
-                    layer=layer, stage="apply", columns=columns, graph=graph, n=n, step=step
-                ),
-                total,
-            ),
-            n,
-        )
+        return _check_apply(owner, layer.apply(node, total), n)
 
 
 def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dict[str, Any]]:
@@ -251,15 +228,7 @@ def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dic
     current().dtype = graph.dtype
     given = {"h": graph.x}
     step = Superstep(owner, layer.direction, made_by=layer, counts=level.counts)
-    with naming(f"transform of {owner}"):
-        transformed = layer.transform(
-            NodeColumns(
-                layer=layer, stage="transform", columns=given, graph=graph, n=level.n_in, step=step
-            )
-        )
-    columns = _check_transform(
-        owner=owner, transformed=transformed, given=given, graph=graph, n=level.n_in
-    )
+    columns = _transformed(layer=layer, graph=graph, n=level.n_in, step=step, given=given)
     traced = _traced(Opened(layer, owner), owner, columns, graph, level)
     if list(traced.sums) != [""]:
         raise UserFunctionError(f"the total of {owner} is not that of one aggregator")
@@ -453,9 +422,14 @@ def _as_rows(owner: str, name: str, x: Any, graph: ActiveGraph, n: int) -> Any:
     return graph.given(x, n)
 
 
-def _check_transform(
-    owner: str, transformed: Any, given: dict[str, Any], graph: ActiveGraph, n: int
+def _transformed(
+    layer: Stages, graph: ActiveGraph, n: int, step: Superstep, given: dict[str, Any]
 ) -> dict[str, Any]:
+    """The node columns that gather may read: those given, and those of transform."""
+    owner = step.layer
+    node = NodeColumns(layer=layer, stage="transform", columns=given, graph=graph, n=n, step=step)
+    with graph.ledger.stage("transform"), naming(f"transform of {owner}"):
+        transformed = layer.transform(node)
     if not isinstance(transformed, dict):
         kind = "Var" if isinstance(transformed, Var) else type(transformed).__name__
         raise UserFunctionError(
