@@ -261,51 +261,77 @@ def _edges(
     scored = [ByView.joined(of_pairs)] if of_pairs else []
     none = ByView.none(np.zeros(views + 1, np.int64))
     (stored, ptr), number, bounds = none.number([*used, *scored])
+    edges, apart = _stored_edges(p, stored)
+    n = int(sum(len(x.items) for x in used))
+    uses = _uses(
+        used=used,
+        begin=bounds[: len(used)],
+        edge=number[:n],
+        views=views,
+        sweep=sweep,
+        weights=weights,
+    )
+    kinds = [(edges, ptr), uses]
+    if pairs is not None:
+        ends = _ends(pairs) | ({"edge": number[n:]} if scored else {})
+        kinds.append((ends, pointers([len(x.src) for x in pairs])))
+    return [*kinds, *(({ROWS: rows}, before[ptr]) for rows, before in apart)]
+
+
+def _stored_edges(
+    p: Partition, stored: np.ndarray
+) -> tuple[Columns, list[tuple[np.ndarray, np.ndarray]]]:
+    """Ends and columns of edges by storage position; and the rows of each type of the columns that
+    have types, with how many of them come before each edge. Such a column itself has the types.
+    """
     # half the bytes wherever node ids fit
     src, dst = (x.astype(np.int32) if p.n_nodes <= LARGEST else x for x in p.ends_of(stored))
-    edges = {
-        "gid": p.edge_gid[stored],
-        "src": src,
-        "dst": dst,
-        **_read(p.edge, p.edge.names(), stored),
-    }
-    apart = []
-    for name, x in edges.items():
-        if isinstance(x, TypedRows):
-            # in the column itself the type of each edge
-            edges[name] = x.kind
-            for code, part in enumerate(x.parts):
-                if part.shape[1]:
-                    before = np.append(0, np.cumsum(x.kind == code))
-                    apart.append(({ROWS: part}, before[ptr]))
-    begin = bounds[: len(used)]
-    n = int(sum(len(x.items) for x in used))
-    lists = np.append(begin[:, :-1].ravel(), n)
+    columns = _read(p.edge, p.edge.names(), stored)
+    typed = {name: x for name, x in columns.items() if isinstance(x, TypedRows)}
+    apart = [
+        (rows, np.append(0, np.cumsum(x.kind == code)))
+        for x in typed.values()
+        for code, rows in enumerate(x.parts)
+        if rows.shape[1]
+    ]
+    kinds = {name: x.kind for name, x in typed.items()}
+    return {"gid": p.edge_gid[stored], "src": src, "dst": dst, **columns, **kinds}, apart
+
+
+def _uses(
+    used: list[ByView],
+    begin: np.ndarray,
+    edge: np.ndarray,
+    views: int,
+    sweep: list[int],
+    weights: list[np.ndarray | None] | None,
+) -> tuple[Columns, np.ndarray]:
+    """Which edges each view uses in which sweep, by view.
+
+    Args:
+        used, sweep, weights: As for ``_edges``.
+        begin: Bounds of the views in each list.
+        edge: Number of the edge of each use, list after list.
+    """
+    lists = np.append(begin[:, :-1].ravel(), len(edge))
     of_view = np.concatenate([np.zeros(0, np.int32), *(x.views.astype(np.int32) for x in used)])
-    use_ptr, its_sweep, at = group(
-        lists, np.repeat(np.array(sweep, np.int32), views), of_view, views
-    )
-    uses = {"edge": number[:n][at], "sweep": its_sweep.astype(np.int16)}
+    ptr, its_sweep, at = group(lists, np.repeat(np.array(sweep, np.int32), views), of_view, views)
+    uses = {"edge": edge[at], "sweep": its_sweep.astype(np.int16)}
     if weights is not None:
         ones = (
             np.ones(len(x.items)) if w is None else w for x, w in zip(used, weights, strict=True)
         )
         uses["weight"] = np.concatenate([np.zeros(0), *ones])[at]
-    kinds = [(edges, ptr), (uses, use_ptr)]
-    if pairs is None:
-        return [*kinds, *apart]
-    ends = {
-        name: np.concatenate([getattr(x, name) for x in pairs])
-        for name in ("gid", "src", "dst", "label")
-    }
-    ends |= {
+    return uses, ptr
+
+
+def _ends(pairs: list[ScoredPairs]) -> Columns:
+    """Ends, labels and columns of the pairs of all views."""
+    fields = ("gid", "src", "dst", "label")
+    ends = {name: np.concatenate([getattr(x, name) for x in pairs]) for name in fields}
+    return ends | {
         COLUMN + name: np.concatenate([x.columns[name] for x in pairs]) for name in pairs[0].columns
     }
-    return [
-        *kinds,
-        (ends | ({"edge": number[n:]} if scored else {}), pointers([len(x.src) for x in pairs])),
-        *apart,
-    ]
 
 
 def typed_columns(p: Partition) -> dict[str, TypedRows]:

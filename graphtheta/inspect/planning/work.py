@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from graphtheta.engine.layer.dry_run import Operation, Probe
 from graphtheta.engine.layer.in_order import turns_of
+from graphtheta.engine.layer.traffic import Traffic
 from graphtheta.engine.train.doubling import sent
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.view import GraphView
@@ -21,6 +22,7 @@ from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.edge.backend.edges import EDGES_PER_BLOCK
 from graphtheta.ops.edge.cost import edge_cost, most_pairs, node_cost, pair_cost
+from graphtheta.ops.edge.program import Phase
 from graphtheta.ops.functions.recurrence import Called
 from graphtheta.ops.parallel.buffers import LEAST_BLOCK
 from graphtheta.partitioners.report import OneOf
@@ -173,6 +175,39 @@ def _loads(
     """What each worker computes."""
     itemsize = np.dtype(skeleton.job.dtype).itemsize
     loads = _Loads(len(nodes))
+    _add_operations(loads=loads, skeleton=skeleton, dry_run=dry_run, by_step=by_step, nodes=nodes)
+    for again, entries in ((False, dry_run.traffic), (True, dry_run.again)):
+        phases_of: dict[int, Iterator[Phase]] = {}
+        for entry in entries:
+            step = dry_run.supersteps[entry.superstep]
+            assert step.program is not None
+            phase = next(phases_of.setdefault(entry.superstep, iter(step.program.phases)))
+            edges = by_step[entry.superstep].edges
+            _add_sweeps(
+                loads=loads, phase=phase, entry=entry, edges=edges, nodes=nodes, again=again
+            )
+            for name, a in step.in_order(phase).items():
+                for call in turns_of(a, name, phase).called:
+                    cost = node_cost(PRIMITIVES.get(call.name), call.inputs, call.outputs, itemsize)
+                    # the steps run forward, again for backward, and backward
+                    if is_product(call):
+                        loads.add({PRODUCT: (1 if again else 4) * cost.flops * edges})
+                    else:
+                        loads.add({_kind(call): (1 if again else 3) * cost.bytes * edges})
+    loads.add({NODES: UPDATE_PASSES * dry_run.parameters * itemsize})
+    loads.add({OPERATIONS: len(dry_run.operations), PARAMETERS: len(skeleton.order), STEPS: 1})
+    return loads
+
+
+def _add_operations(
+    loads: _Loads,
+    skeleton: Skeleton,
+    dry_run: Probe,
+    by_step: dict[int, Share],
+    nodes: np.ndarray,
+) -> None:
+    """Add the operations on rows of nodes and pairs, forward and backward."""
+    itemsize = np.dtype(skeleton.job.dtype).itemsize
     first = True
     learned = bool(skeleton.job.embedding)
     for o in dry_run.operations:
@@ -195,39 +230,30 @@ def _loads(
         else:
             passes = 1 if first and not learned else 2
             loads.add({_kind(o): stored * passes * cost.bytes * rows}, blocks, passes)
-    for again, entries in ((False, dry_run.traffic), (True, dry_run.again)):
-        numbers_of: dict[int, int] = {}
-        for entry in entries:
-            program = dry_run.supersteps[entry.superstep].program
-            at = numbers_of.get(entry.superstep, 0)
-            assert program is not None
-            numbers_of[entry.superstep] = at + 1
-            phase = program.phases[at]
-            edges = by_step[entry.superstep].edges
-            each = edge_cost(phase)
-            blocks = edges / EDGES_PER_BLOCK
-            sweeps = (1 if again or not entry.learned else 2) + entry.widths.passes
-            if phase.grouped:
-                product = pair_cost(phase)
-                pairs = most_pairs(phase, nodes, edges)
-                # a gradient of the matrices, and one of the values where they need it
-                products = 1 if again else 2 + entry.learned
-                loads.add({PRODUCT: products * product.flops * pairs}, blocks, products)
-            loads.add(
-                {EDGES: sweeps * each.bytes * edges, EDGE_COUNT: sweeps * edges}, blocks, sweeps
-            )
-            loads.add({PASSES: sweeps, EXPRESSIONS: sweeps * len(phase.order)})
-            for name, a in dry_run.supersteps[entry.superstep].in_order(phase).items():
-                for call in turns_of(a, name, phase).called:
-                    cost = node_cost(PRIMITIVES.get(call.name), call.inputs, call.outputs, itemsize)
-                    # the steps run forward, again for backward, and backward
-                    if is_product(call):
-                        loads.add({PRODUCT: (1 if again else 4) * cost.flops * edges})
-                    else:
-                        loads.add({_kind(call): (1 if again else 3) * cost.bytes * edges})
-    loads.add({NODES: UPDATE_PASSES * dry_run.parameters * itemsize})
-    loads.add({OPERATIONS: len(dry_run.operations), PARAMETERS: len(skeleton.order), STEPS: 1})
-    return loads
+
+
+def _add_sweeps(
+    loads: _Loads, phase: Phase, entry: Traffic, edges: np.ndarray, nodes: np.ndarray, again: bool
+) -> None:
+    """Add the sweeps of a phase over its edges, and its products of pairs.
+
+    Args:
+        entry: The phase in the dry run.
+        edges: Edges of each worker, [size].
+        nodes: Rows of the view by owner, [size].
+        again: Whether it only runs forward, once more.
+    """
+    each = edge_cost(phase)
+    blocks = edges / EDGES_PER_BLOCK
+    sweeps = (1 if again or not entry.learned else 2) + entry.widths.passes
+    if phase.grouped:
+        product = pair_cost(phase)
+        pairs = most_pairs(phase, nodes, edges)
+        # a gradient of the matrices, and one of the values where they need it
+        products = 1 if again else 2 + entry.learned
+        loads.add({PRODUCT: products * product.flops * pairs}, blocks, products)
+    loads.add({EDGES: sweeps * each.bytes * edges, EDGE_COUNT: sweeps * edges}, blocks, sweeps)
+    loads.add({PASSES: sweeps, EXPRESSIONS: sweeps * len(phase.order)})
 
 
 def copies_features(dry_run: Probe) -> bool:
