@@ -235,7 +235,7 @@ def probe(model: Model, partition: Partition, counts: Sequence[Counts] = ()) -> 
     graph = _empty_graph(partition, counts)
     tape = _Watching(graph)
     with tape:
-        out = model.run(graph)
+        out = _result(model, graph)
     for step in graph.supersteps:
         sums = None if step.opened is None else step.opened.sums
         for aggregator in (sums or {}).values():
@@ -278,7 +278,7 @@ def gradient_order(model: Model, partition: Partition) -> list[Parameter]:
     """
     order: list[Parameter] = []
     with Tape() as tape:
-        out = model.run(_empty_graph(partition, ()))
+        out = _result(model, _empty_graph(partition, ()))
     tape.backward(out, final=lambda p, gradient: order.append(p))
     return order
 
@@ -295,12 +295,19 @@ def sums_of_a_pass(model: Model, partition: Partition) -> int:
 
     grads = Gradients()
     with Tape(all_sum=all_sum) as tape:
-        model.run(_empty_graph(partition, ()))
+        _result(model, _empty_graph(partition, ()))
         # on an empty graph gradients flow through no sum over edges
         for y in (y for step in tape.nodes for y in step.outputs if y.needs_grad):
             grads.add(y, np.ones_like(y.value))
         tape.backpropagate(grads)
     return len(sums)
+
+
+def _result(model: Model, graph: ActiveGraph) -> Var:
+    """The result of a model, computed if it was deferred, and so recorded."""
+    out = model.run(graph)
+    _ = out.value
+    return out
 
 
 def _empty_graph(partition: Partition, counts: Sequence[Counts]) -> _EndlessGraph:

@@ -95,17 +95,22 @@ def gather_sum(
         name: total_vars[name] for name, agg in phase.aggregators.items() if agg.reads_total
     }
     output_vars = {name: Var(x, edge_space) for name, x in outputs.items()}
-    names = list(total_vars) + list(output_vars)
+    # the rule must not hold the totals themselves
+    names = [*total_vars], [*output_vars]
 
     def vjp(gs: list[Any]) -> list[Any]:
-        by_name = dict(zip(names, gs, strict=True))
-        return run.backward(
-            {n: by_name[n] for n in totals if by_name[n] is not None},
-            {n: by_name[n] for n in outputs if by_name[n] is not None},
-        )
+        total_grads = _wanted(names[0], gs[: len(names[0])])
+        output_grads = _wanted(names[1], gs[len(names[0]) :])
+        gs.clear()
+        return run.backward(total_grads, output_grads)
 
     current().add("gather", run.sources, [*total_vars.values(), *output_vars.values()], vjp)
     return total_vars, output_vars
+
+
+def _wanted(names: list[str], grads: list[Any]) -> Arrays:
+    """Gradients by name, of those that have one."""
+    return {n: g for n, g in zip(names, grads, strict=True) if g is not None}
 
 
 def product_comes_first(phase: Phase, level: Level, inputs: Inputs) -> bool:
@@ -362,9 +367,12 @@ class _PhaseRun:
     # ---- backward
 
     def backward(self, total_grads: Arrays, output_grads: Arrays) -> list[Any]:
+        """One gradient for each value that the phase reads, None where none is needed.
+
+        It empties ``total_grads`` when edges have what they read of them.
+        """
         phase = self.phase
         ledger = self.level.passes[0].senders.comm.ledger
-        grads = self._zero_grads()
         learned: list[Any] = []
         with ledger.stage("gather"):
             at_masters = {
@@ -382,6 +390,8 @@ class _PhaseRun:
             if self.in_order.messages:
                 of_messages, learned = self.in_order.backward(total_grads, self._messages_again())
                 output_grads = output_grads | of_messages
+            total_grads.clear()
+        grads = self._zero_grads()
         for p, halo in zip(self.level.passes, self.halos, strict=True):
             with ledger.stage("move"):
                 move = p.receivers.to_mirrors_begin(

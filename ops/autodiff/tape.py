@@ -244,6 +244,9 @@ class Node:
     def back(self, grads: Gradients) -> None:
         """Apply the gradient rules of the operation."""
         incoming = [grads.take(out) for out in self.outputs]
+        # results that only this step held, and their gradients, are released as rules have read
+        # them
+        self.outputs = []
         if all(g is None for g in incoming):
             return
         for x, g in zip(self.inputs, self.vjp(incoming), strict=True):
@@ -351,7 +354,7 @@ class Tape:
         call: Called = None,
     ) -> None:
         """Record an operation. ``vjp`` gets one gradient (or None) per output, returns one (or
-        None) per input.
+        None) per input. It may empty the list that it is given.
 
         Raises:
             TapeError: An input was computed in another pass, which has a tape of its own.
