@@ -59,6 +59,7 @@ def _rows_kernel(tile: Tile) -> Any:
             bottom = min(top + block, end)
             for k in range(0, inner, CHAIN):
                 stop = min(k + CHAIN, inner)
+                rest = odd if stop == inner else 0
                 if expands:
                     buffer_stride = (stop - k) * itemsize
                     expand_rows(
@@ -95,7 +96,7 @@ def _rows_kernel(tile: Tile) -> Any:
                             out=out + first * out_stride + column * itemsize,
                             out_stride=out_stride,
                             columns=columns - column,
-                            odd=odd if stop == inner else 0,
+                            odd=rest,
                         )
 
     return _compiled(kernel, tile)
@@ -146,6 +147,7 @@ def _short_kernel(tile: Tile) -> Any:
     """
     pairs = tile.factor == PAIRS
     pack = pair_rows if pairs else expand_rows
+    later_step = 2 if pairs else 1
     multiply = tile_function(transposed_tile, _expanded(tile))
     rows, width, itemsize = tile.rows, tile.width, tile.itemsize
 
@@ -203,8 +205,8 @@ def _short_kernel(tile: Tile) -> Any:
                         later_stride=stride,
                         later_numbers=numbers,
                         # rows of a pair in turns: a line holds the numbers of two tiles
-                        later_first=bottom + (k // rows & 1 if pairs else 0),
-                        later_step=2 if pairs else 1,
+                        later_first=bottom + k // rows % later_step,
+                        later_step=later_step,
                         last=end - 1,
                         vectors=packed_side + column * itemsize,
                         vector_stride=out_stride,
