@@ -16,6 +16,8 @@ from .code import NUMBER, PAIRS, Code, Vectors
 # steps of the inner axis after which each row of the next tile has been prefetched once: a line of
 # single precision
 TURNS = 16
+# steps after which all outputs of a tile have been prefetched: a power of two above their vectors
+PLACES = 32
 
 
 def rows_tile(
@@ -73,7 +75,18 @@ def rows_tile(
     for i in range(TURNS):
         b.store(ahead[i % tile.rows], b.gep(turns, [NUMBER(i)]))
 
+    def place(i: int, v: int) -> Any:
+        there = code.least(NUMBER(i), b.sub(active, NUMBER(1)))
+        return code.at_vector(b.add(out, b.mul(there, out_stride)), v)
+
+    # one at a time, since a tile of a short inner axis would wait for many at once
+    places = b.alloca(NUMBER, NUMBER(PLACES))
+    for i in range(PLACES):
+        address = place(i // tile.vectors % tile.rows, i % tile.vectors)
+        b.store(address, b.gep(places, [NUMBER(i)]))
+
     def step(k: Any) -> tuple[list[Any], list[Any]]:
+        code.prefetch(b.load(b.gep(places, [b.and_(k, NUMBER(PLACES - 1))])), writes=True)
         turn = b.and_(k, NUMBER(TURNS - 1))
         address = b.load(b.gep(turns, [turn]))
         code.prefetch(b.add(address, b.mul(b.sub(k, turn), later_size)))
@@ -90,13 +103,6 @@ def rows_tile(
         side = [code.load(code.at_vector(vectors, v), code.side) for v in range(tile.vectors)]
         return code.added(numbers, side, sums)
 
-    def place(i: int, v: int) -> Any:
-        there = code.least(NUMBER(i), b.sub(active, NUMBER(1)))
-        return code.at_vector(b.add(out, b.mul(there, out_stride)), v)
-
-    for i in rows:
-        for v in range(tile.vectors):
-            code.prefetch(place(i, v), writes=True)
     sums = code.sums(start, stop, step)
     if tile.factor == PAIRS:
         sums = _changed(code, sums, b.icmp_signed("!=", odd, NUMBER(0)), half)
