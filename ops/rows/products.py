@@ -67,6 +67,19 @@ def why_not_tiled(rows: int, inner: int, columns: int, dtype: Any) -> str:
     return "" if registers().rows else "a processor without fused multiply-adds"
 
 
+def multiplied_by(rows: int, inner: int, columns: int, dtype: Any) -> str:
+    """What computes a product, in words. Arguments as for ``is_tiled``."""
+    why = why_not_tiled(rows, inner, columns, dtype)
+    if why:
+        return f"BLAS, {why}"
+    if np.dtype(dtype) != BFLOAT16:
+        return "tiles"
+    from ..kernels.products.shapes import registers
+
+    how = "multiplied in pairs" if registers().pairs else "expanded a block of rows at a time"
+    return f"tiles, bfloat16 {how}"
+
+
 def _adjacent(x: ArrayOrList) -> tuple[np.ndarray, np.ndarray | None]:
     """An array in which the numbers of a row are adjacent, and which of its rows are those of x;
     None for all.

@@ -17,6 +17,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
 from graphtheta.ops import PRIMITIVES
 from graphtheta.ops.edge.cost import Cost, edge_cost, node_cost, operation_flops
+from graphtheta.ops.kernels.products import shapes
 
 TINY = ("--dataset", "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "--hidden", "8")
 MINE = """
@@ -232,6 +233,22 @@ def test_products_say_what_computes_them_and_why() -> None:
     assert len(counted) == 6
     wide = gt.explain(dataset=graph, model="gat", hidden=64, heads=8, backend="reference")
     assert "[3,000, 64] @ [64, 512]" in wide
+
+
+@pytest.mark.parametrize("registers", ["AVX512_PAIRS", "AVX512", "AVX2"])
+def test_products_of_short_features_say_how_they_are_read(
+    registers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shapes, "registers", lambda: getattr(shapes, registers))
+    graph = "sbm:n_nodes=3000,n_edges=9000,classes=3,features=64"
+    text = gt.explain(
+        dataset=graph, model="sage", hidden=64, values="bfloat16", backend="reference"
+    )
+    how = "in pairs" if registers == "AVX512_PAIRS" else "expanded a block of rows at a time"
+    # features alone: values between layers are float32
+    (first,) = {line for line in text.splitlines() if "product  [3,000, 64] @ [64, 64]" in line}
+    assert first.endswith(how)
+    assert "] @ [64, 3]: tiles" not in text
 
 
 def test_products_of_sparse_features_are_loops() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.base.arguments import checked
+from graphtheta.base.bfloat16 import BFLOAT16
 from graphtheta.base.console import amount, in_unit, table
 from graphtheta.engine.layer.context import Superstep
 from graphtheta.engine.layer.dry_run import Probe
@@ -30,7 +31,7 @@ from graphtheta.ops.edge.cost import Cost, edge_cost, most_pairs, node_cost, pai
 from graphtheta.ops.edge.plan import planner_notes, written
 from graphtheta.ops.edge.program import EdgeProgram, Phase
 from graphtheta.ops.parallel.buffers import LINE
-from graphtheta.ops.rows.products import why_not_tiled
+from graphtheta.ops.rows.products import multiplied_by
 from graphtheta.train.loop.level_work import reads_features
 from graphtheta.train.loop.trainer import Trainer
 
@@ -366,18 +367,13 @@ def _products(
             lines.append(f"product  [{rows:,}, {inner}] @ [{inner}, {columns}]: loops, sparse rows")
             continue
         shapes = [(inner, columns)] if features else [(inner, columns), (columns, inner)]
+        short = features and "x" in node and node.coded("x").column.dtype == BFLOAT16
+        dtype = BFLOAT16 if short else trainer.job.dtype
         of = [
-            f"[{rows:,}, {a}] @ [{a}, {b}]: {_kernel(rows, a, b, trainer.job.dtype)}"
-            for a, b in shapes
+            f"[{rows:,}, {a}] @ [{a}, {b}]: {multiplied_by(rows, a, b, dtype)}" for a, b in shapes
         ]
         lines.append(f"product  {'; gradient '.join(of)}")
     return lines
-
-
-def _kernel(rows: int, inner: int, columns: int, dtype: str) -> str:
-    """What computes a product, and why."""
-    why = why_not_tiled(rows, inner, columns, dtype)
-    return f"BLAS, {why}" if why else "tiles"
 
 
 def _row(stage: str, n: int, of: str, each: Cost) -> Row:
