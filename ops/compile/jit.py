@@ -110,18 +110,38 @@ def cached(dispatcher: Any, text: str, modules: frozenset[str]) -> Any:
     dispatcher._cache = machine_code = _MachineCode(text, modules)
 
     def compile_locked(types: Any) -> Any:
+        writable = _writable(types)
         # lock order: a thread that compiles may need the lock file of another kernel, so no thread
         # may hold a lock file while it waits for the compiler
         with (
             global_compiler_lock,
-            one_at_a_time(machine_code.path(types, dispatcher.targetctx)),
+            one_at_a_time(machine_code.path(writable, dispatcher.targetctx)),
             collector_paused(),
         ):
-            return compile_alone(types)
+            entry = compile_alone(writable)
+            if types not in dispatcher.overloads:
+                dispatcher.overloads[types] = dispatcher.overloads[writable]
+                dispatcher._insert([one._code for one in types], entry, False)
+        return entry
 
     # calls with new argument types look up compile on the dispatcher
     dispatcher.compile = compile_locked
     return dispatcher
+
+
+def _writable(types: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Argument types with arrays that may be written in place of read-only ones: their machine code
+    is the same, and Numba would compile it twice.
+    """
+
+    def writable(one: Any) -> Any:
+        if isinstance(one, numba.types.Array):
+            return one.copy(readonly=False)
+        if isinstance(one, (numba.types.Tuple, numba.types.UniTuple)):
+            return numba.types.BaseTuple.from_types(_writable(tuple(one)))
+        return one
+
+    return tuple(map(writable, types))
 
 
 class _MachineCode(NullCache):

@@ -159,11 +159,8 @@ def test_values_of_edges_by_type():
     )
 
     def program(comm):
-        return (
-            gt.Trainer(Scores, g, comm=comm, epochs=400, lr=0.1, backend="reference")
-            .fit()
-            .metrics["test_r2"]
-        )
+        keys = {"epochs": 100, "lr": 0.5, "eval_every": 50, "backend": "reference"}
+        return gt.Trainer(Scores, g, comm=comm, **keys).fit().metrics["test_r2"]
 
     found = [run_simulated(size, program)[0] for size in (1, 3)]
     assert found[0] > 0.999 and found == pytest.approx([found[0]] * 2, rel=1e-6)

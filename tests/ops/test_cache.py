@@ -330,8 +330,6 @@ def test_each_list_of_argument_types_has_a_file_of_its_own(
     kernel = compiled(
         "@kernel_form\ndef kernel(x, n):\n    n[0] = x.size\n", "float64", vector_header
     )
-    constant = np.ones((2, 2))
-    constant.setflags(write=False)
     given = [
         np.ones((2, 2)),
         np.ones((2, 2), np.float32),
@@ -339,7 +337,6 @@ def test_each_list_of_argument_types_has_a_file_of_its_own(
         np.ones((4, 4))[::2, ::2],
         np.ones(4),
         np.ones((1, 2, 2)),
-        constant,
     ]
     for i, x in enumerate(given):
         n = np.zeros(1, np.int64)
@@ -528,6 +525,25 @@ def test_functions_of_the_package_are_kept_in_the_same_folder(
 def test_no_function_is_left_to_the_cache_of_numba() -> None:
     for path in [*Path(jit.__file__).parent.glob("*.py"), *Path(loss.__file__).parent.glob("*.py")]:
         assert "cache=" not in path.read_text(encoding="utf-8"), path
+
+
+def test_arrays_that_may_not_be_written_need_no_code_of_their_own(folder: Path) -> None:
+    """Whichever comes first, alone or in tuples; each call after the first is dispatched at once."""
+    function = """@kernel_form
+def kernel(x, pair, out):
+    out[0] = x[0] + pair[0][1] + pair[1][0][2]
+"""
+    kernel = compiled(function, "float64", vector_header)
+    fixed = np.arange(3.0)
+    fixed.flags.writeable = False
+    free = np.arange(3.0)
+    for x, y, z in ((fixed, free, fixed), (free, free, free), (free, fixed, fixed)) * 2:
+        out = np.zeros(1)
+        kernel(x, (y, (z, 1)), out)
+        assert out[0] == 3
+    assert len(files(folder)) == 1
+    assert sum(kernel.stats.cache_misses.values()) == 1  # type: ignore[attr-defined]
+    assert len(kernel.overloads) == 3  # type: ignore[attr-defined]
 
 
 # ---- who compiles
