@@ -12,9 +12,12 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import combinations, product
+from math import prod
 from pathlib import Path
 
 import pytest
+from covering import covering
 from stages import stages
 
 from graphtheta.base.collector import collector_paused
@@ -536,6 +539,15 @@ def test_a_long_table_is_divided(name: str, shares: tuple[int, ...], n_cases: in
     else:
         assert count[1] == 0
     assert count[2] == -(-(n_cases - count[1]) // second)
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (3, 3, 3, 3), (1, 4, 2, 2, 3, 2, 1)])
+@pytest.mark.parametrize("begin", range(3))
+def test_few_combinations_have_every_pair_of_values(sizes: tuple[int, ...], begin: int) -> None:
+    rows = covering(*map(range, sizes), begin=begin)
+    for p, q in combinations(range(len(sizes)), 2):
+        assert {(row[p], row[q]) for row in rows} == set(product(range(sizes[p]), range(sizes[q])))
+    assert len(rows) <= 2 * prod(sorted(sizes)[-2:])
 
 
 def test_names_no_path_of_a_machine() -> None:

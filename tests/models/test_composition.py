@@ -6,11 +6,10 @@ more. Dropout is replaced by a function that commutes with nothing, so that its 
 
 from __future__ import annotations
 
-from itertools import product
-
 import graphs
 import numpy as np
 import pytest
+from covering import covering
 from machine import declared
 
 from graphtheta.engine.comm.serial import SerialComm
@@ -70,14 +69,21 @@ def test_networks_compose_as_documented(name, part, monkeypatch):
     monkeypatch.setattr(network_module, "read_out", lambda layer, graph, h: cos(h))
     assert composed.PUBLISHED.keys() == PUBLISHED.keys()
     rng = np.random.default_rng(0)
-    ways = product(
-        ("none", "batch", "layer"), (False, True), ("none", "concat", "max"), (False, True)
+    ways = covering(
+        ("none", "batch", "layer"),
+        (False, True),
+        ("none", "concat", "max"),
+        (False, True),
+        (1, 2, 3),
+        ("auto", "tanh"),
+        ("in", "out", "both") if name not in ("mlp", "rgcn") else ("in",),
+        ((4, 1), (6, 2)),
+        begin=list(PUBLISHED).index(name),
     )
-    for i, (norm, residual, jumping, readout) in enumerate(ways):
-        # further options take turns
-        depth = 1 + (i + i // 3) % 3
-        activation = ("auto", "tanh")[(i // 2) % 2]
-        direction = ("in", "out", "both")[(i // 4) % 3] if name not in ("mlp", "rgcn") else "in"
+    for i, (norm, residual, jumping, readout, depth, activation, direction, width) in enumerate(
+        ways
+    ):
+        hidden, heads = width
         options = {"norm": norm, "residual": residual, "jumping": jumping, "activation": activation}
         with dtype_scope("float64"), init_scope(i):
             net = build_model(
@@ -92,7 +98,7 @@ def test_networks_compose_as_documented(name, part, monkeypatch):
                 dropout=0.5,
                 readout="sum" if readout else "none",
                 **options,
-                **declared(name, hidden=(4, 6)[i % 2], heads=1 + i % 2, out_heads=2),
+                **declared(name, hidden=hidden, heads=heads, out_heads=2),
             )
         for p in net.parameters():
             p.value = p.value + 0.2 * rng.standard_normal(p.shape)

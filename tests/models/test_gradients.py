@@ -5,11 +5,11 @@ rounding errors into steps.
 from __future__ import annotations
 
 from functools import cache
-from itertools import product
 
 import graphs
 import numpy as np
 import pytest
+from covering import covering
 from machine import declared
 
 from graphtheta.engine.comm.serial import SerialComm
@@ -76,7 +76,7 @@ def connected(types):
     return build_partition(graph, SerialComm(), dtype=np.float64)
 
 
-def gradients(name, draw, decoder, types, options):
+def gradients(name, draw, types, options):
     """The largest number in the gradient of each parameter, in general position, of a random linear
     function of the outputs.
     """
@@ -91,7 +91,6 @@ def gradients(name, draw, decoder, types, options):
             relations=RELATIONS,
             types=types,
             layers=3,
-            decoder=decoder,
             **declared(name, hidden=6, heads=2),
             **options,
         )
@@ -101,7 +100,7 @@ def gradients(name, draw, decoder, types, options):
         ) + p.name.endswith("gamma")
     seeds = (
         None
-        if decoder == "none"
+        if options["decoder"] == "none"
         else EdgeTask(part, part.edge.read("train")).masked(part.edge.read("train"))
     )
     view = whole(part, probe(model, part).layers, seeds)
@@ -120,35 +119,26 @@ def test_every_parameter_has_a_gradient(name, types, norm):
     """A parameter may have no gradient for some weights, such as one behind a ReLU; then other
     weights are tried.
     """
-    own = [dict(zip(OWN[name], values, strict=True)) for values in product(*OWN[name].values())]
-    ways = own, (False, True), ("none", "concat", "max"), ("none", "edge")
-    # one half of the choices; every two options meet with all their values
-    half = (
-        x
-        for places, x in zip(
-            product(*(range(len(way)) for way in ways)), product(*ways), strict=True
-        )
-        if sum(places) % 2 == 0
-    )
-    for i, (mine, residual, jumping, decoder) in enumerate(half):
-        options = {
-            **mine,
-            "norm": norm,
-            "residual": residual,
-            "jumping": jumping,
-            "dropout": (0.0, 0.3)[i % 2],
-            "direction": ("in", "both")[i // 2 % 2] if name != "mlp" else "in",
-        }
+    given = {
+        **OWN[name],
+        "residual": (False, True),
+        "jumping": ("none", "concat", "max"),
+        "decoder": ("none", "edge"),
+        "dropout": (0.0, 0.3),
+        "direction": ("in", "both") if name != "mlp" else ("in",),
+    }
+    for values in covering(*given.values()):
+        options = {**dict(zip(given, values, strict=True)), "norm": norm}
         flat = None
         for draw in range(DRAWS):
-            sizes = gradients(name, draw, decoder, types, options)
+            sizes = gradients(name, draw, types, options)
             none = {
                 p for p, size in sizes.items() if size < 1e-12 * np.median(list(sizes.values()))
             }
             flat = none if flat is None else flat & none
             if not flat:
                 break
-        assert not flat, f"{sorted(flat)} with {options}, decoder {decoder}"
+        assert not flat, f"{sorted(flat)} with {options}"
 
 
 def attention(comm, name, options):

@@ -528,7 +528,7 @@ def test_no_function_is_left_to_the_cache_of_numba() -> None:
 
 
 def test_arrays_that_may_not_be_written_need_no_code_of_their_own(folder: Path) -> None:
-    """Whichever comes first, alone or in tuples; each call after the first is dispatched at once."""
+    """Alone or in tuples, whichever comes first; later calls do not look for it again."""
     function = """@kernel_form
 def kernel(x, pair, out):
     out[0] = x[0] + pair[0][1] + pair[1][0][2]
