@@ -28,6 +28,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 ROOT = Path(__file__).resolve().parent.parent
+# files with the tests that take longest, which begin first
+LONGEST = ("test_bench.py", "test_docs_site.py", "test_warmup.py", "test_kill.py")
 # by name, as an import that nothing here uses is taken out by tools
 pytest_plugins = ["warm.plugin"]
 
@@ -43,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     The longest tests come first, so that the last one to end is a short one.
     """
-    items.sort(key=lambda item: item.path.name != "test_bench.py")
+    items.sort(key=lambda item: item.path.name not in LONGEST)
     tables: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("one_in") is not None:
