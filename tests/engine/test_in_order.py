@@ -240,6 +240,7 @@ def on_one_worker(kind, direction):
     return run_simulated(1, numbers, example(), maker(kind, "rate"), direction=direction)[0]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=" ".join)
 @pytest.mark.parametrize("kind", TWINS)
 def test_any_number_of_workers_and_any_placement(kind, placement):
@@ -350,6 +351,7 @@ LOOPS = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.fused
 @pytest.mark.parametrize("kind", LOOPS)
 @pytest.mark.parametrize(("few", "segment"), [(1, 3), (3, 1), (20, 1024)])
@@ -462,6 +464,7 @@ def test_a_recurrence_of_ones_own_passes_the_checks(rate):
     assert report.workers < 1e-12 and report.eager < 1e-12 and not report.notes
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "make",
     [

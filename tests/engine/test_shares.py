@@ -39,6 +39,7 @@ def content(parts: Parts) -> list[tuple[set, set]]:
     return found
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("directions", [["in", "in"], ["out", "out"], ["both", "both"]], ids=str)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_shares_together_are_the_batch(sampler: str, directions: list[str]) -> None:

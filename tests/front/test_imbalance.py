@@ -65,6 +65,7 @@ def cross_entropy(y: np.ndarray, out: np.ndarray) -> np.ndarray:
     return np.log(np.exp(out).sum(axis=1)) - out[np.arange(len(y)), y]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_weights_are_the_same_on_any_workers_and_those_of_an_own_loss(name: str) -> None:
     keys = {**STRATEGIES[name], "class_weights": "1,4,0.5"}
@@ -105,6 +106,7 @@ def test_balanced_weights_are_those_of_scikit_learn() -> None:
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_weights_of_rows_multiply_those_of_classes(name: str) -> None:
     keys = {**STRATEGIES[name], "class_weights": "1,4,0.5", "sample_weights": "w"}

@@ -160,6 +160,7 @@ def test_blocks_go_where_the_formula_says(options, size):
 # ---- balance, ranks and chunks
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("masters", NODES)
 def test_every_node_has_an_owner_within_the_slack(masters):
     with_library(masters)

@@ -169,6 +169,7 @@ def test_every_kind_of_job_has_a_plan(kind: str, name: str) -> None:
     assert report(rows, Limit(1 << 40, 0), SPEED)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", BATCHES)
 def test_a_batch_is_exact(name: str) -> None:
     held = bare(name, True)
@@ -217,6 +218,7 @@ EPOCHS: dict[str, tuple[int, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", EPOCHS)
 def test_an_epoch_is_exact(name: str) -> None:
     size, keys = EPOCHS[name]

@@ -91,6 +91,7 @@ def test_names_are_escaped_in_a_report(run: Path) -> None:
     assert "<script>" not in page and "<b>&" not in page and "&lt;script&gt;" in page
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("without_charts")
 @pytest.mark.parametrize(
     "name", ["result.json", "profile.json", "metrics.jsonl", "job.yaml", "weights.safetensors"]

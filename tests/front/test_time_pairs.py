@@ -104,6 +104,7 @@ def batches(task, graph, **keys):
     ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize(
     "keys",

@@ -186,6 +186,7 @@ def values(model: gt.Model, time: int) -> np.ndarray:
     return h
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("size", "reciprocal"), [(1, False), (2, False), (3, False), (1, True), (2, True)]
 )

@@ -212,6 +212,7 @@ def test_nodes_of_one_type_and_ids_of_text() -> None:
         same(of_objects, *found)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize(
     "keys", [TRIPLES, {**TRIPLES, "decoder": "transe"}, ENCODED], ids=["distmult", "transe", "rgcn"]

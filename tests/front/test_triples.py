@@ -138,6 +138,7 @@ def test_a_triple_of_several_sets_is_in_the_last_and_that_is_said(
     assert len(lines) == (told > 0) and all(line.startswith(f"{told} triples") for line in lines)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("size", "placement", "keys"),
     [

@@ -75,6 +75,7 @@ def test_no_key_of_a_run_runs_a_file(marked: Path) -> None:
                 gt.open_run("run")
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("key", CODE_KEYS)
 def test_a_file_that_is_trusted_or_given_runs(marked: Path, key: str) -> None:
     """The list has no key that runs nothing, and no other key runs a file:

@@ -91,6 +91,7 @@ def rows(n: int, seed: int, types: tuple[int, ...] = (0, 1, 2)) -> TypedRows:
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_numbers_are_those_of_a_matrix_of_all_types(name: str) -> None:
     assert isinstance(GRAPH.x, TypedRows) and not isinstance(BESIDE.x, TypedRows)

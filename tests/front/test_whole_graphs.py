@@ -158,6 +158,7 @@ GREM: dict[str, Any] = {"partitioner": "1d-dst", "masters": "grem"}
 
 
 # each placement of edges meets a global strategy, one of batches, and a readout with parameters
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("keys", "placement"),
     [

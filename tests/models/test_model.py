@@ -50,6 +50,7 @@ def with_features(ends, n, rng=None, **fields):
     return Graph(ends, n, **{**made, **fields})
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_match_finite_differences(name):
     graph = example()

@@ -408,6 +408,7 @@ def unchanged_names() -> dict[str, str]:
     return found
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("module", "old", "new", "dependent"), CHANGES, ids=[change[0] for change in CHANGES]
 )

@@ -76,6 +76,7 @@ def test_a_row_that_two_reads_miss_is_stored_once() -> None:
     np.testing.assert_array_equal(cache.look_up(keys).rows["x"], VALUES[keys])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("policy", PLAIN)
 def test_many_rows_are_evicted(policy: str) -> None:
     rng = np.random.default_rng(1)

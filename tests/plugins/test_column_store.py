@@ -28,6 +28,7 @@ def trained(comm, graph, keys):
     return [trainer.train_epoch(i) for i in range(3)], trainer.measure(), predicted(trainer)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "keys",
     [

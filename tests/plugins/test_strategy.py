@@ -55,6 +55,7 @@ def raised(comm: Comm, **keys: Any) -> str:
     return str(caught.value)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "keys",
     [
@@ -183,6 +184,7 @@ class Whole(_Registered):
         return gt.Batch(nodes=np.arange(p.n_nodes) if self.ids else np.ones(p.n_masters, bool))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("size", "own", "like"),
     [
@@ -464,6 +466,7 @@ def test_a_mask_of_the_user_is_not_changed() -> None:
     assert kept.all()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("keys", "weighs"),
     [
