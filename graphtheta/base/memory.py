@@ -5,14 +5,19 @@ from __future__ import annotations
 import resource
 import sys
 from contextlib import suppress
+from functools import cache
 
 import psutil
 
 from graphtheta.base.cgroup import memory_left, memory_limit
 
 
+@cache
 def total_bytes() -> int:
-    """Bytes of memory that processes of this machine, container or Slurm job may use."""
+    """Bytes of memory that processes of this machine, container or Slurm job may use.
+
+    Found once: reading the limits takes half of the time of making a small graph.
+    """
     machine = psutil.virtual_memory().total
     limit = memory_limit()
     return machine if limit is None else min(machine, limit)

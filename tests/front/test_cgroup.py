@@ -23,8 +23,10 @@ def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         (tmp_path / "self").write_text(membership)
         monkeypatch.setattr(cgroup, "MEMBERSHIP", tmp_path / "self")
         monkeypatch.setattr(cgroup, "ROOT", tmp_path / "cgroup")
+        memory.total_bytes.cache_clear()
 
-    return lay
+    yield lay
+    memory.total_bytes.cache_clear()
 
 
 def test_a_container_sees_its_own_group(groups):
