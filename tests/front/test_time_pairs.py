@@ -248,6 +248,7 @@ def test_numbers_do_not_depend_on_ranks(task, size, graph, keys):
     np.testing.assert_allclose(found[0][1], out, rtol=1e-9)
 
 
+@pytest.mark.second
 def test_numbers_do_not_depend_on_threads():
     before = threads()
     found = []
