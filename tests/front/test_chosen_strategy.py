@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import graphtheta as gt
@@ -19,7 +20,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.errors import ConfigError
 from graphtheta.train.loop import chosen_strategy
-from graphtheta.train.loop.chosen_strategy import CHOSEN, UPDATES, Facts, choose_strategy
+from graphtheta.train.loop.chosen_strategy import CHOSEN, UPDATES, Degrees, Facts, choose_strategy
 
 SBM = "sbm:n_nodes=200,n_edges=900,classes=3,features=6"
 KEYS: dict[str, Any] = {
@@ -38,12 +39,16 @@ def probe_of(model: str, layers: int) -> Probe:
     return gt.Trainer(**keys).probe
 
 
-def chosen(model: str = "gcn", layers: int = 2, epochs: int = 200, **facts: Any) -> dict[str, Any]:
+def chosen(
+    model: str = "gcn", layers: int = 2, epochs: int = 200, eval_every: int = 1, **facts: Any
+) -> dict[str, Any]:
     """The keys that are chosen for a graph of about Reddit's size, unless facts say otherwise."""
     usual = {"nodes": 200_000, "edges": 10_000_000, "targets": 150_000}
-    other = {"nodes_per_target": 1.0, "density": 1.0, "memory": 64 * GIB}
-    job = gt.Job(strategy="auto", model=model, layers=layers, epochs=epochs)
-    choice = choose_strategy(job, probe_of(model, layers), Facts(**{**usual, **other, **facts}))
+    usual |= {"nodes_per_target": 1.0, "density": 1.0, "memory": 64 * GIB} | facts
+    degree = np.array([usual["edges"] / usual["nodes"]])
+    degrees = Degrees(nodes=np.array([usual["nodes"]]), into=degree, out=degree)
+    job = gt.Job(strategy="auto", model=model, layers=layers, epochs=epochs, eval_every=eval_every)
+    choice = choose_strategy(job, probe_of(model, layers), Facts(degrees=degrees, **usual))
     assert choice.reason.startswith("strategy=auto: strategy=" + choice.job.strategy)
     assert "\n" not in choice.reason
     return {key: getattr(choice.job, key) for key in CHOSEN}
@@ -61,13 +66,74 @@ def test_a_large_graph_with_many_targets_is_sampled(model: str) -> None:
     assert keys["strategy"] == "mini" and keys["batch_size"] >= 256 and keys["fanout"] == (10,)
 
 
-def test_few_targets_are_a_batch_with_all_neighbours() -> None:
-    keys = chosen(nodes=2_000_000, edges=8_000_000, targets=200)
-    assert keys == {"strategy": "mini", "batch_size": 200, "fanout": (), "clusters": 0}
+def test_few_targets_are_batches_with_all_neighbours() -> None:
+    few = {"nodes": 2_000_000, "edges": 8_000_000, "targets": 200}
+    keys = chosen(**few)
+    # an evaluation of the whole graph is worth more updates than one
+    assert keys == {"strategy": "mini", "batch_size": 128, "fanout": (), "clusters": 0}
+    assert chosen(eval_every=100, **few) == {**keys, "batch_size": 200}
+
+
+def test_the_time_of_evaluations_counts_against_few_updates_of_an_epoch() -> None:
+    facts = {"nodes": 50_000, "edges": 4_000_000, "targets": 30_000}
+    assert [chosen(eval_every=n, **facts)["strategy"] for n in (1, 1000)] == ["mini", "global"]
+
+
+def test_neighbourhoods_have_the_expected_sizes_with_and_without_hubs() -> None:
+    """Beside drawn batches of graphs whose ends of edges are drawn at random."""
+    rng = np.random.default_rng(0)
+    n, size = 4000, 40
+    hubs = rng.lognormal(0, 1.2, (2, n))
+    for weight in (hubs, np.ones((2, n))):
+        src, dst = (rng.choice(n, 20_000, p=x / x.sum()) for x in weight)
+        trainer = gt.Trainer(graph=labelled(gt.Graph((src, dst), n)), **OF_DRAWN)
+        degrees = chosen_strategy.degrees_of(trainer.partition)
+        assert degrees.nodes.sum() == n and degrees.nodes @ degrees.into == 20_000
+        facts = Facts(
+            nodes=n,
+            edges=20_000,
+            degrees=degrees,
+            targets=n,
+            nodes_per_target=1.0,
+            density=1.0,
+            memory=GIB,
+        )
+        for sampled in (0, 3):
+            rows, edges = chosen_strategy._neighbourhood(trainer.probe, facts, size, sampled)
+            real = np.mean([reached(rng, (src, dst), n, size, sampled) for _ in range(99)], axis=0)
+            np.testing.assert_allclose([*rows, *edges], real, rtol=0.1)
+
+
+def labelled(graph: gt.Graph) -> gt.Graph:
+    n = graph.n_nodes
+    return graph.replace(x=np.ones((n, 3)), y=np.arange(n) % 2, train=np.ones(n, bool))
+
+
+OF_DRAWN: dict[str, Any] = {"model": "sage", "layers": 2, "hidden": 4, "backend": "reference"}
+
+
+def reached(
+    rng: np.random.Generator, ends: tuple[Any, Any], n: int, size: int, sampled: int
+) -> list[int]:
+    """Nodes within 0, 1 and 2 hops of some nodes, and edges of each hop."""
+    inside = np.isin(np.arange(n), rng.choice(n, size, replace=False))
+    rows = [size]
+    edges = []
+    for _ in range(2):
+        src, dst = (end[inside[ends[1]]] for end in ends)
+        order = np.lexsort((rng.random(len(dst)), dst))
+        src = src[order]
+        dst = dst[order]
+        number = np.arange(len(dst)) - np.searchsorted(dst, dst)
+        used = src[number < sampled] if sampled else src
+        inside[used] = True
+        rows.append(int(inside.sum()))
+        edges.append(len(used))
+    return [*rows, *edges]
 
 
 def test_sampling_a_deep_network_reaches_the_whole_graph_and_saves_nothing() -> None:
-    assert chosen(layers=8)["strategy"] == "global"
+    assert chosen(layers=8, edges=2_000_000)["strategy"] == "global"
 
 
 def test_what_does_not_fit_is_computed_in_parts() -> None:

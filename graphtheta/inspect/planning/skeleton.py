@@ -141,7 +141,7 @@ class Skeleton(Assembly):
         """What strategy=auto chooses for a job on this machine, which differs from this one in keys
         of the partition only.
         """
-        facts = facts_of(self.prepared, self.task, total_bytes())
+        facts = facts_of(self.prepared, self.partition, self.task, total_bytes())
         return choose_strategy(job, self.probe, facts)
 
     def blanked(self, partition: Partition) -> Partition:

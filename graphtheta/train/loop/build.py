@@ -281,7 +281,9 @@ def build(
     task = prepared.task(partition)
     strategy_line = ""
     if job.strategy == AUTO:
-        job, strategy_line = with_strategy(prepared, assembly.probe, task, comm)
+        job, strategy_line = with_strategy(
+            prepared=prepared, partition=partition, found=assembly.probe, task=task, comm=comm
+        )
         assembly = replace(assembly, job=job)
         assembly.kind.job = job
     _check_degrees(assembly)

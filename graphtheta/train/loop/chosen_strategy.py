@@ -3,7 +3,8 @@ predicted to take.
 
 Training with batches of B targets takes about 1 + NOISE / B times as many updates as training with
 exact gradients, and each of them takes the time that the cost model counts for a batch and its
-neighbourhood. The way of the least product is chosen, among those
+neighbourhood, and for the share of an update in evaluations, which read the whole graph. The way of
+the least product is chosen, among those
 
 - that fit into the memory of the machines of the job, and
 - that make ``UPDATES`` updates in the epochs of the job, if any does; otherwise, those that make
@@ -24,19 +25,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil, exp, prod
+from math import ceil, prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphtheta.base.console import amount, figure
-from graphtheta.base.costs import FLOPS, GRADIENTS_ALIVE, LISTED, PASSES, PHASE
+from graphtheta.base.costs import EVALUATED, FLOPS, GRADIENTS_ALIVE, LISTED, PASSES, PHASE
 from graphtheta.base.memory import total_bytes
 from graphtheta.base.sparse import is_sparse
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.layer.opened import message_of, order_of
+from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.strategy.registry import AUTO
 from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.hop import depth, hops
@@ -55,10 +57,28 @@ SAMPLING_SAVES = 2.0
 # batches that are compared, and neighbours of a node that are sampled
 BATCH_SIZES = (128, 256, 512, 1024, 2048, 4096)
 FANOUT = 10
+# classes of a degree of fewer than 2**40
+MOST_CLASSES = 80
 # share of the memory of the machines that values of a step may take
 MEMORY_SHARE = 0.5
+# how the line of a choice begins to speak of times
+UPDATE = "an update with its share of evaluations is predicted to take"
 # keys that are chosen
 CHOSEN = ("strategy", "batch_size", "fanout", "clusters")
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """Nodes of about equal numbers of in-edges and out-edges, in classes.
+
+    Attributes:
+        nodes: Nodes of each class, [k].
+        into, out: In-edges and out-edges of a node of each, by the mean, [k].
+    """
+
+    nodes: np.ndarray
+    into: np.ndarray
+    out: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -67,6 +87,7 @@ class Facts:
 
     Attributes:
         nodes, edges: Of the message-passing graph.
+        degrees: Of its nodes.
         targets: Training targets.
         nodes_per_target: Nodes from which the neighbourhood of a target begins.
         density: Share of the numbers of the features that are stored.
@@ -75,6 +96,7 @@ class Facts:
 
     nodes: int
     edges: int
+    degrees: Degrees
     targets: int
     nodes_per_target: float
     density: float
@@ -88,7 +110,7 @@ class Way(NamedTuple):
         keys: Keys of the job.
         batch: Targets of a batch.
         steps: Updates of an epoch.
-        seconds: Predicted time of an update, on one core.
+        seconds: Predicted time of an update with its share of evaluations, on one core.
         memory: Bytes of the values of a step.
     """
 
@@ -116,13 +138,16 @@ class Choice(NamedTuple):
     reason: str
 
 
-def facts_of(prepared: Prepared, task: Task, memory: int) -> Facts:
+def facts_of(prepared: Prepared, partition: Partition, task: Task, memory: int) -> Facts:
     """The facts of a job.
 
     Args:
         prepared: Its graph and kind of task.
+        partition: The graph on the workers.
         task: Its objective.
         memory: Bytes of memory of all machines.
+
+    Collective: all ranks of the partition.
     """
     graph = prepared.graph
     kind = prepared.kind
@@ -135,11 +160,33 @@ def facts_of(prepared: Prepared, task: Task, memory: int) -> Facts:
     return Facts(
         nodes=graph.n_nodes,
         edges=graph.n_edges,
+        degrees=degrees_of(partition),
         targets=task.n_targets,
         nodes_per_target=per_target,
         density=graph.x.nnz / max(prod(graph.x.shape), 1) if sparse else 1.0,
         memory=memory,
     )
+
+
+def degrees_of(partition: Partition) -> Degrees:
+    """The degrees of all nodes, of which numbers below 3 have classes of their own, and two classes
+    lie between a power of two and the next.
+
+    Collective: all ranks of the partition.
+    """
+    into, out = (
+        partition.node.read(name).astype(np.float64) for name in ("in_degree", "out_degree")
+    )
+    classes = [np.floor(2 * np.log2(1 + x)).astype(np.int64) for x in (into, out)]
+    code = classes[0] * MOST_CLASSES + classes[1]
+    # sums of integers, so that they do not depend on the number of workers
+    sums = partition.halo_comm.all_sum(
+        np.stack(
+            [np.bincount(code, weights=x, minlength=MOST_CLASSES**2) for x in (into**0, into, out)]
+        )
+    )
+    nodes, edges_in, edges_out = sums[:, sums[0] > 0]
+    return Degrees(nodes, edges_in / nodes, edges_out / nodes)
 
 
 def memory_of_machines(comm: Comm) -> int:
@@ -151,11 +198,14 @@ def memory_of_machines(comm: Comm) -> int:
     return least * len(np.unique(comm.machines))
 
 
-def with_strategy(prepared: Prepared, found: Probe, task: Task, comm: Comm) -> Choice:
+def with_strategy(
+    prepared: Prepared, partition: Partition, found: Probe, task: Task, comm: Comm
+) -> Choice:
     """The choice of a job with ``strategy=auto``. A run that is resumed goes on as it began.
 
     Args:
         prepared: The job, its graph and its kind of task.
+        partition: The graph on the workers.
         found: Dry run of the model.
         task: The objective.
         comm: The workers.
@@ -165,7 +215,8 @@ def with_strategy(prepared: Prepared, found: Probe, task: Task, comm: Comm) -> C
     job = prepared.job
     choice = _recorded(job, comm)
     if choice is None:
-        choice = choose_strategy(job, found, facts_of(prepared, task, memory_of_machines(comm)))
+        facts = facts_of(prepared, partition, task, memory_of_machines(comm))
+        choice = choose_strategy(job, found, facts)
     if all(map(job.is_default, ASKING)):
         return choice
     # the name of the folder does not depend on the choice
@@ -250,12 +301,12 @@ def _reason(
     if chosen is whole:
         other = min((way for way in enough if way is not whole), key=lambda way: way.cost)
         return (
-            f"an update is predicted to take {1000 * whole.seconds:.3g} ms on a core, and with"
+            f"{UPDATE} {1000 * whole.seconds:.3g} ms on a core, and with"
             f" {other.name} {1000 * other.seconds:.3g} ms and"
             f" {(1 + NOISE / other.batch) / (1 + NOISE / whole.batch):.2g} times the updates; {of}"
         )
     return (
-        f"an update is predicted to take {1000 * chosen.seconds:.3g} ms on a core, and"
+        f"{UPDATE} {1000 * chosen.seconds:.3g} ms on a core, and"
         f" {1000 * whole.seconds:.3g} ms on the whole graph; {of}"
     )
 
@@ -263,31 +314,36 @@ def _reason(
 def _ways(job: Job, found: Probe, facts: Facts) -> Iterator[Way]:
     """The whole graph, and then mini-batches."""
     n_hops = depth(found.layers)
+    forward = _seconds(
+        job=job,
+        found=found,
+        facts=facts,
+        rows=[facts.nodes] * (n_hops + 1),
+        edges=[facts.edges * _directions(found)] * n_hops,
+    )
+    evaluation = EVALUATED * forward / job.eval_every
     yield Way(
         keys={"strategy": "global"},
         batch=facts.targets,
         steps=1,
-        seconds=_seconds(
-            job=job,
-            found=found,
-            facts=facts,
-            rows=[facts.nodes] * (n_hops + 1),
-            edges=[facts.edges * _directions(found)] * n_hops,
-        ),
+        seconds=PASSES * forward + evaluation,
         memory=_memory(job, found, facts.nodes),
     )
     # one of all targets is worth it where these are few
     for size in (*(size for size in BATCH_SIZES if size < facts.targets), facts.targets):
+        steps = ceil(facts.targets / size)
         for sampled in (0, FANOUT) if _may_sample(found) else (0,):
             rows, edges = _neighbourhood(found, facts, size, sampled)
             listed = (LISTED * sum(edges) + PHASE * len(found.layers)) / FLOPS
+            update = listed + PASSES * _seconds(
+                job=job, found=found, facts=facts, rows=rows, edges=edges
+            )
             yield Way(
                 keys={"strategy": "mini", "batch_size": size}
                 | ({"fanout": sampled} if sampled else {}),
                 batch=size,
-                steps=ceil(facts.targets / size),
-                seconds=listed
-                + _seconds(job=job, found=found, facts=facts, rows=rows, edges=edges),
+                steps=steps,
+                seconds=update + evaluation / steps,
                 memory=_memory(job, found, rows[-1]),
             )
 
@@ -312,7 +368,10 @@ def _neighbourhood(
     found: Probe, facts: Facts, size: int, sampled: int
 ) -> tuple[list[float], list[float]]:
     """Expected nodes of a batch within 0, 1, ... hops of its targets, and edges of each hop, where
-    the ends of edges are drawn at random.
+    the ends of edges are drawn at random among all ends.
+
+    Nodes with many edges are reached first, and once they are, more edges lead to no more nodes. A
+    batch that is drawn would show this, too, but its kernels take longer to load than the choice.
 
     Args:
         found: Gives the hops.
@@ -320,21 +379,33 @@ def _neighbourhood(
         size: Targets of the batch.
         sampled: Neighbours of a node, at most; 0 for all.
     """
-    degree = facts.edges / max(facts.nodes, 1)
-    each = _directions(found) * (min(degree, sampled) if sampled else degree)
-    rows = [min(size * facts.nodes_per_target, float(facts.nodes))]
+    of = facts.degrees
+    ends = [(of.into, of.out), (of.out, of.into)]
+    direction_of = {hop.from_end: hop.direction for hop in hops(found.layers)}
+    share = np.full(len(of.nodes), min(1.0, size * facts.nodes_per_target / max(facts.nodes, 1)))
+    before = np.zeros(len(of.nodes))
+    rows = [float(share @ of.nodes)]
     edges = []
-    for _ in range(depth(found.layers)):
-        edges.append(rows[-1] * each)
-        missed = (facts.nodes - rows[-1]) * exp(-edges[-1] / max(facts.nodes, 1))
-        rows.append(facts.nodes - missed)
+    for hop in range(depth(found.layers)):
+        used = 0.0
+        arriving = np.zeros(len(of.nodes))
+        for taken, sent in {"in": ends[:1], "out": ends[1:]}.get(direction_of[hop], ends):
+            each = np.minimum(taken, sampled) if sampled else taken
+            used += float((share * each) @ of.nodes)
+            # edges of the hop before that are read again lead to no other nodes
+            again = before * each / np.maximum(taken, 1)
+            arriving += float(((share - again) * each) @ of.nodes) * sent / max(facts.edges, 1)
+        before = share
+        share = 1 - (1 - share) * np.exp(-arriving)
+        rows.append(float(share @ of.nodes))
+        edges.append(used)
     return rows, edges
 
 
 def _seconds(
     job: Job, found: Probe, facts: Facts, rows: Sequence[float], edges: Sequence[float]
 ) -> float:
-    """Predicted time of an update on one core, without that to make the view.
+    """Predicted time of a forward pass on one core, without that to make the view.
 
     Args:
         job: The job.
@@ -362,7 +433,7 @@ def _seconds(
                 edges=edges[far],
                 density=facts.density,
             )
-    return (PASSES * work + PHASE * phases) / FLOPS
+    return (work + PHASE * phases / PASSES) / FLOPS
 
 
 def _memory(job: Job, found: Probe, rows: float) -> float:
