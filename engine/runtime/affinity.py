@@ -24,20 +24,17 @@ class Threads:
         ranks_on_node: Ranks on this machine.
         crowded: Whether there are more ranks than cores, so that a waiting rank must yield its
             core.
-        blas: Whether BLAS was limited to one thread, which needs threadpoolctl.
     """
 
     count: int
     cores: int
     ranks_on_node: int
     crowded: bool
-    blas: bool
 
     def __str__(self) -> str:
-        note = "" if self.blas else "; BLAS not limited, install threadpoolctl"
         return (
             f"{self.count} threads per rank ({self.cores} cores, {self.ranks_on_node} ranks on this"
-            f" machine{note})"
+            " machine)"
         )
 
 
@@ -68,12 +65,16 @@ def choose_threads(comm: Comm) -> Threads:
         set_threads(min(count, sys.modules["numba"].config.NUMBA_NUM_THREADS))
     else:
         os.environ.setdefault("NUMBA_NUM_THREADS", str(count))
+    # a help text needs no threads
+    from threadpoolctl import threadpool_limits
+
+    # the engine divides rows among threads itself, so that sums do not depend on their number
+    threadpool_limits(limits=1)
     return Threads(
         count=count,
         cores=len(cores),
         ranks_on_node=len(neighbours),
         crowded=fair < 1 - 1e-6,
-        blas=_limit_blas(),
     )
 
 
@@ -145,16 +146,3 @@ def available_cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
-
-
-def _limit_blas() -> bool:
-    """Limit BLAS to one thread.
-
-    The engine divides rows among threads itself, so that sums do not depend on their number.
-    """
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return False
-    threadpool_limits(limits=1)
-    return True
