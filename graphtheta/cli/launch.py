@@ -38,7 +38,6 @@ from graphtheta.cli.processes import (
     SharedMemory,
     adopt_orphans,
     children,
-    descendants,
     dies_with,
     has_lost_its_ranks,
     kill_all_but,
@@ -300,7 +299,8 @@ class Restarts:
         lost = 0
         try:
             while job.poll() is None:
-                memory.note(descendants(children() - self._others))
+                started = children() - self._others
+                memory.note(started.union(*(children(pid, further=True) for pid in started)))
                 lost = lost + 1 if has_lost_its_ranks(job.pid, self._others) else 0
                 if lost == LOOKS:
                     complain(

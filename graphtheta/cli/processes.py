@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
 from graphtheta.base.atomic import remove_new
 
 # of linux/prctl.h
@@ -44,39 +46,18 @@ def dies_with(parent: int) -> Callable[[], None]:
     return prepare
 
 
-def children(pid: int | None = None) -> set[int]:
-    """Children of a process, by default of this one; empty where the system does not list them."""
-    pid = os.getpid() if pid is None else pid
-    try:
-        return set(
-            map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split())
-        )
-    except OSError:
-        return set()
-
-
-def descendants(pids: Iterable[int]) -> set[int]:
-    """Some processes, their children, and so on."""
-    family = set(pids)
-    left = list(family)
-    while left:
-        new = children(left.pop()) - family
-        family |= new
-        left += new
-    return family
+def children(pid: int | None = None, further: bool = False) -> set[int]:
+    """Children of a process, by default of this one, and with ``further`` theirs, and so on."""
+    with suppress(psutil.NoSuchProcess):
+        return {child.pid for child in psutil.Process(pid).children(recursive=further)}
+    return set()
 
 
 def runs(pid: int) -> bool:
     """Whether a process has not ended, even if nobody has asked about its end."""
     try:
-        return (
-            Path(f"/proc/{pid}/stat")
-            .read_text(encoding="utf-8", errors="replace")
-            .rpartition(")")[2]
-            .split()[0]
-            != "Z"
-        )
-    except OSError:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
 
 
