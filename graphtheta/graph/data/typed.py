@@ -64,12 +64,7 @@ def joined(n_nodes: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
         **{field: _arrays(field, fields[field], where) for field in NODE_FIELDS + EDGE_FIELDS},
     }
     for field in ("node_columns", "edge_columns"):
-        columns = fields[field] or {}
-        if not isinstance(columns, Mapping):
-            raise Origin(where, field).data(f"got {shown(columns)}", "give arrays by name and type")
-        fields[field] = {
-            name: _of_types(f"{field}[{name!r}]", x, where) for name, x in columns.items()
-        }
+        fields[field] = _named(field, fields[field] or {}, where)
     counts = _counts(names, ends, n_nodes, fields)
     first = dict(zip(counts, np.cumsum([0, *counts.values()])[:-1].tolist(), strict=True))
     for name, pair in zip(names, ends, strict=True):
@@ -84,19 +79,11 @@ def joined(n_nodes: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     lacks: dict[str, Any] = {}
     for field, code, of in (("node_columns", TYPE, counts), ("edge_columns", RELATION, sizes)):
         columns = fields[field]
-        if code in columns:
-            raise Origin(where, f"{field}[{code!r}]").data(
-                f"a graph with types has a column {code!r} of its own, of their codes",
-                f"choose another name, such as '{code}_code'",
-            )
+        out[field] = _coded(field, columns, code, of, where)
         lacks[field.replace("columns", "lacks")] = {
             name: keys
             for name, x in columns.items()
             if (keys := [key for key, n in of.items() if n and key not in x])
-        }
-        out[field] = {
-            **{name: _together(f"{field}[{name!r}]", x, of, where) for name, x in columns.items()},
-            code: np.repeat(np.arange(len(of), dtype=np.int32), list(of.values())),
         }
     widths = {
         meta: [_width(fields[field], key) for key in of]
@@ -125,6 +112,31 @@ def joined(n_nodes: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     return {**out, "edge_index": (src, dst), "n_nodes": sum(counts.values()), "meta": meta}
 
 
+def _coded(
+    field: str, columns: Mapping[str, Any], code: str, sizes: Mapping[Any, int], where: str
+) -> dict[str, Any]:
+    """Named columns of one numbering, and the column of the codes of types or relations.
+
+    Args:
+        field: The argument of ``Graph``, for messages.
+        columns: Arrays by name, and by type or relation.
+        code: Name of the column of codes.
+        sizes: Rows of each type or relation.
+
+    Raises:
+        DataError: A column has this name, or rows do not fit together.
+    """
+    if code in columns:
+        raise Origin(where, f"{field}[{code!r}]").data(
+            f"a graph with types has a column {code!r} of its own, of their codes",
+            f"choose another name, such as '{code}_code'",
+        )
+    return {
+        **{name: _together(f"{field}[{name!r}]", x, sizes, where) for name, x in columns.items()},
+        code: np.repeat(np.arange(len(sizes), dtype=np.int32), list(sizes.values())),
+    }
+
+
 def _arrays(field: str, values: Any, where: str) -> Any:
     """Values of types or relations as arrays by their names; None for nothing."""
     if not isinstance(values, Mapping):
@@ -137,6 +149,13 @@ def _arrays(field: str, values: Any, where: str) -> Any:
         )
         for key, rows in values.items()
     } or None
+
+
+def _named(field: str, columns: Any, where: str) -> dict[str, Any]:
+    """Named columns as arrays by their names and types."""
+    if not isinstance(columns, Mapping):
+        raise Origin(where, field).data(f"got {shown(columns)}", "give arrays by name and type")
+    return {name: _of_types(f"{field}[{name!r}]", x, where) for name, x in columns.items()}
 
 
 def _of_types(field: str, values: Any, where: str) -> dict[Any, Any]:
