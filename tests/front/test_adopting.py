@@ -320,6 +320,7 @@ def test_what_is_no_layer_is_refused() -> None:
     [
         (lambda nn: nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 2)), "the parts Linear"),
         (lambda nn: nn.Sequential(nn.ReLU(), nn.Linear(3, 4)), "the parts ReLU, Linear"),
+        (lambda nn: nn.Sequential(nn.ReLU(), nn.Tanh()), "the parts ReLU, Tanh"),
         (lambda nn: nn.LayerNorm((2, 3)), "normalized_shape"),
         (lambda nn: nn.LayerNorm(3, eps=1e-3), "eps=0.001"),
         (lambda nn: nn.GRUCell(3, 4, bias=False), "bias=False"),

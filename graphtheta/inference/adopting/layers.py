@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from graphtheta.engine.layer.module import Module
@@ -32,6 +33,8 @@ ACTIVATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "GELU": ("gelu", {"approximate": "none"}),
     "Identity": ("none", {}),
 }
+# norms of torch by the names of ours
+NORMS = {"BatchNorm1d": "batch", "LayerNorm": "layer"}
 
 
 def _refuse(theirs: Any, what: str) -> ConfigError:
@@ -323,30 +326,14 @@ def _perceptron(theirs: Any) -> MLP:
     """
     parts = list(theirs) if type(theirs).__name__ == "Sequential" else [theirs]
     names = [type(part).__name__ for part in parts]
-    hidden = [i for i, name in enumerate(names) if name == "Linear"]
-    blocks = [names[a:b] for a, b in zip(hidden, [*hidden[1:], len(names)], strict=True)]
-    norms = {"BatchNorm1d": "batch", "LayerNorm": "layer"}
-    found = {norms.get(block[1], "none") if len(block) > 1 else "none" for block in blocks[:-1]}
-    norm = found.pop() if len(found) == 1 else "none"
-    acts = {block[-1] for block in blocks[:-1]}
-    wanted = 2 if norm == "none" else 3
-    regular = (
-        hidden[:1] == [0]
-        and blocks[-1] == ["Linear"]
-        and not found
-        and len(acts) <= 1
-        and acts <= ACTIVATIONS.keys()
-        and all(len(block) == wanted for block in blocks[:-1])
-    )
-    if not regular:
-        raise _refuse(theirs, f"the parts {', '.join(names)}")
+    norm, activation = _form(theirs, names)
     for part, kind in zip(parts, names, strict=True):
         if kind in ACTIVATIONS:
             _plain(part, **ACTIVATIONS[kind][1])
-        elif kind in norms:
+        elif kind in NORMS:
             # a norm alone is refused for the same options
             MAKERS["torch", kind](part)
-    maps = [parts[i] for i in hidden]
+    maps = [part for part, kind in zip(parts, names, strict=True) if kind == "Linear"]
     *inner, last_bias = [one.bias is not None for one in maps]
     # a bias in front of batch norm becomes part of its running mean
     bias = any(inner) or (last_bias and (norm == "batch" or not inner))
@@ -356,11 +343,38 @@ def _perceptron(theirs: Any) -> MLP:
         maps[0].in_features,
         [one.out_features for one in maps[:-1]],
         maps[-1].out_features,
-        activation=ACTIVATIONS[acts.pop()][0] if acts else "relu",
+        activation=activation,
         norm=norm,
         bias=bias,
         last_bias=last_bias,
     )
+
+
+def _form(theirs: Any, names: list[str]) -> tuple[str, str]:
+    """Norm and activation of linear maps, between any two of which stand the same parts: a norm or
+    none, and an activation.
+
+    Args:
+        theirs: The module, for messages.
+        names: Classes of its parts.
+
+    Raises:
+        ConfigError: The parts are others.
+    """
+    maps = [i for i, name in enumerate(names) if name == "Linear"]
+    between = {tuple(names[a + 1 : b]) for a, b in pairwise(maps)}
+    same = between.pop() if between else ()
+    norm = NORMS[same[0]] if len(same) == 2 and same[0] in NORMS else "none"
+    acts = same if norm == "none" else same[1:]
+    regular = (
+        maps[:1] == [0]
+        and maps[-1] == len(names) - 1
+        and not between
+        and (len(maps) == 1 or (len(acts) == 1 and acts[0] in ACTIVATIONS))
+    )
+    if not regular:
+        raise _refuse(theirs, f"the parts {', '.join(names)}")
+    return norm, ACTIVATIONS[acts[0]][0] if acts else "relu"
 
 
 def _batch_norm(theirs: Any) -> Module:
