@@ -228,42 +228,73 @@ def backward(
             (int(receivers.ptr[-1]), numbers(phase, residuals)), sweeps[0][1].dtype
         )
     for lists, variant in sweeps:
-        mode = variant.mode
-        wanted = variant.wanted
-        variant = replace(variant, residuals=residuals) if residuals else variant
-        into = dict(arrays)
-        for i, e in enumerate(phase.order):
-            if e.leaf is not None and e.leaf in wanted:
-                into[f"g{e.leaf[0]}{i}"] = getattr(grads, e.leaf[0])[e.leaf[1]]
-        sums = {}
-        at_the_row = "gdst" if mode == "receiver" else "gsrc"
-        spill = {
-            n: np.zeros((len(lists.traversal.hubs), *x.shape[1:]), variant.dtype)
-            for n, x in into.items()
-            if n.startswith(at_the_row)
-        }
-        if mode == "receiver":
-            sums = _partial_sums(phase, variant, learned, lists.traversal.n_blocks)
-        _run(
+        _sweep_back(
             phase=phase,
-            variant=variant,
+            variant=replace(variant, residuals=residuals) if residuals else variant,
             columns=columns,
             lists=lists,
             edge_gid=edge_gid,
             constants=values,
-            arrays=into,
-            partial=sums,
-            spill=spill,
+            arrays=arrays,
+            learned=learned,
+            grads=grads,
         )
-        for i, row in enumerate(lists.traversal.hubs):
-            for name, x in spill.items():
-                into[name][row] += x[i]
-        _return_constants(
-            phase,
-            values,
-            {name: x.sum(axis=0).astype(variant.dtype) for name, x in sums.items()},
-            grads,
-        )
+
+
+def _sweep_back(
+    phase: Phase,
+    variant: Variant,
+    columns: PhaseColumns,
+    lists: EdgeLists,
+    edge_gid: np.ndarray,
+    constants: dict[int, Any],
+    arrays: Arrays,
+    learned: list[int],
+    grads: PhaseColumns,
+) -> None:
+    """Add the gradients that one sweep over the edges computes, by receiver or by sender.
+
+    Args:
+        variant: Names the values whose gradients these are.
+        lists: The edges by the end whose rows the sweep takes one after another.
+        constants: Values of constants and parameters.
+        arrays: What the kernel reads, by name.
+        learned: As of ``_learned``.
+        grads: Get the gradients.
+    """
+    by_receiver = variant.mode == "receiver"
+    into = dict(arrays)
+    for i, e in enumerate(phase.order):
+        if e.leaf is not None and e.leaf in variant.wanted:
+            into[f"g{e.leaf[0]}{i}"] = getattr(grads, e.leaf[0])[e.leaf[1]]
+    # rows of many edges are shared by threads, whose sums are added afterwards
+    hubs = lists.traversal.hubs
+    spill = {
+        n: np.zeros((len(hubs), *x.shape[1:]), variant.dtype)
+        for n, x in into.items()
+        if n.startswith("gdst" if by_receiver else "gsrc")
+    }
+    sums = _partial_sums(phase, variant, learned, lists.traversal.n_blocks) if by_receiver else {}
+    _run(
+        phase=phase,
+        variant=variant,
+        columns=columns,
+        lists=lists,
+        edge_gid=edge_gid,
+        constants=constants,
+        arrays=into,
+        partial=sums,
+        spill=spill,
+    )
+    for i, row in enumerate(hubs):
+        for name, x in spill.items():
+            into[name][row] += x[i]
+    _return_constants(
+        phase,
+        constants,
+        {name: x.sum(axis=0).astype(variant.dtype) for name, x in sums.items()},
+        grads,
+    )
 
 
 def _name_index(phase: Phase, columns: PhaseColumns, constants: dict[int, Any]) -> None:
