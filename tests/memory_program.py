@@ -87,6 +87,7 @@ JOBS = {
     ),
     "edges": (with_targets, 2000, 600_000, {"model": "sage", "task": "edge"}),
     "nodes": (labelled, 100_000, 600_000, {"model": "gat"}),
+    "nodes as bfloat16": (labelled, 100_000, 600_000, {"model": "gat", "values": "bfloat16"}),
     "nodes of batches": (
         labelled,
         100_000,

@@ -348,7 +348,7 @@ def _stored_widths(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:
             widest = max(widest, wide)
         elif isinstance(step, Node) and step.name == "gather":
             now[2] += sum(
-                _size(x, x.stored_bytes, itemsize)
+                _size(x, x.dtype.itemsize, itemsize)
                 for x in step.inputs
                 if isinstance(x, Var) and x.space is not None and x.space.kind == "node"
             )

@@ -229,7 +229,12 @@ def _one_type(operands: tuple[Any, ...]) -> bool:
 
 
 def _read(operands: tuple[Any, ...]) -> None:
-    """Compute operands that are read twice, are sums, or would fuse too many functions."""
+    """Round operands that were computed, and compute those that are read twice, are sums, or would
+    fuse too many functions.
+    """
+    for a in operands if current().short else ():
+        if not is_open(a):
+            operand_of(a)
     for a in {id(a): a for a in operands}.values():
         if is_open(a):
             a.readers += 1

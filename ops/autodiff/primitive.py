@@ -139,7 +139,7 @@ class Primitive(Operation):
 
     def _readable(self, x: Any) -> Any:
         """An operand as the function and its rules take it."""
-        if isinstance(x, (int, float)) or x.dtype != BFLOAT16 or self.short:
+        if self.short or not isinstance(x, (np.ndarray, RowList)) or x.dtype != BFLOAT16:
             return x
         if self.traits.structural:
             return x[:] if isinstance(x, RowList) else x

@@ -9,7 +9,7 @@ import numpy as np
 from graphtheta.base.bfloat16 import BFLOAT16, is_wide
 
 from ..parallel.buffers import by_blocks, empty
-from .row_list import ArrayOrList
+from .row_list import ArrayOrList, RowList
 
 
 def rounded(x: np.ndarray) -> np.ndarray:
@@ -55,7 +55,9 @@ def expanded(x: np.ndarray) -> np.ndarray:
 
 def as_float(x: Any) -> Any:
     """Expanded numbers of ``BFLOAT16``, which may be listed; anything else as it is."""
-    return expanded(x[:]) if x.dtype == BFLOAT16 else x
+    if x.dtype != BFLOAT16:
+        return x
+    return expanded(x[:] if isinstance(x, RowList) else x)
 
 
 def expanded_rows(x: ArrayOrList, begin: int, end: int) -> np.ndarray:

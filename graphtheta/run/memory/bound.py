@@ -138,7 +138,7 @@ def memory_bound(
         gradients: Gradients of intermediate values that are alive at once, in units of the widest
             value.
         scored: Pairs of nodes that the workers score.
-        short: Whether edges read copies of node values as bfloat16.
+        short: Whether wide values of nodes are stored as bfloat16.
 
     Returns:
         Bytes by purpose; ``partition`` counts memory that is allocated already.
@@ -185,7 +185,8 @@ def memory_bound(
         + scored.held * (HELD_PAIR_BYTES + score)
     )
     pairs += scored.ranked * (RANKED_PAIR_BYTES + score)
-    copied = BFLOAT16.itemsize * (probe.halo_width + deferred) if short else 0
+    # a gradient that is multiplied, or read by edges, is rounded beside itself
+    copied = BFLOAT16.itemsize * (probe.widest + deferred) if short else 0
     stored = probe.node_width + deferred + gradients * (probe.widest + deferred)
     return MemoryBound(
         partition=partition_bytes,
