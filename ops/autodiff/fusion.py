@@ -32,6 +32,7 @@ from ..rows.bfloat16 import expanded_rows, round_rows
 from ..rows.row_list import ArrayOrList, RowList
 from .operation import Operation
 from .space import RowSpace
+from .stored import StoredRows
 from .tape import Parameter, Tape, Var, current, is_rounded, needs_grad, operand_of, value_of
 
 # elements from which a value is deferred
@@ -261,6 +262,7 @@ class _Fused:
         unit = [tuple(d == 1 for d in _trailing(x)) for x in (*self.leaves, *self._steps)]
         self.structure = Structure(tuple(self._leaf(x) for x in self.leaves), steps, tuple(unit))
         self.values = [_plain(x, root.dtype) for x in self.leaves]
+        self.lists = [x.in_place.rows for x in self.leaves if _is_listed(x)]
         self.inputs = [x.source if isinstance(x, _Whole) else x for x in self.leaves]
         self.n = root.shape[0]
         self.shape = root.shape
@@ -293,6 +295,8 @@ class _Fused:
     def _leaf(self, x: Any) -> Leaf:
         if isinstance(x, (int, float)):
             return Leaf("number")
+        if _is_listed(x):
+            return Leaf("listed")
         return Leaf("whole" if isinstance(x, _Whole) else "row", needs_grad(x))
 
     def _step(self, d: Deferred, number: dict[int, int]) -> FusedStep:
@@ -312,7 +316,8 @@ class _Fused:
     # ---- running
 
     def _arguments(self) -> list[Any]:
-        return [*self.lengths, *self.values, *(x for draw in self.draws for x in draw)]
+        draws = (x for draw in self.draws for x in draw)
+        return [*self.lengths, *self.values, *self.lists, *draws]
 
     def _of_rows(self, begin: int, end: int) -> list[Any]:
         """The arguments for some rows alone, of which rounded ones are expanded."""
@@ -320,8 +325,9 @@ class _Fused:
             _float_rows(x, begin, end) if leaf.kind == "row" else x
             for leaf, x in zip(self.structure.leaves, self.values, strict=True)
         ]
+        lists = [rows[begin:end] for rows in self.lists]
         draws = [x for ids, key in self.draws for x in (ids[begin:end], key)]
-        return [*self.lengths, *values, *draws]
+        return [*self.lengths, *values, *lists, *draws]
 
     def _run(
         self, kernel: Callable[..., None], rest: Callable[[int, slice], list[Any]], cut: bool
@@ -442,15 +448,24 @@ def _valued(prim: Operation, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _plain(x: Any, dtype: np.dtype) -> Any:
-    """A leaf as the kernels take it: [n, size] for rows, [size] without, a number."""
+    """A leaf as the kernels take it: [n, size] for rows, [m, size] for those that rows are listed
+    of, [size] without, a number.
+    """
     if isinstance(x, (int, float)):
         return dtype.type(x)
     if isinstance(x, _Whole):
         return np.ascontiguousarray(x.array).reshape(-1)
+    if _is_listed(x):
+        return _by_rows(x.in_place.array)
     rows = operand_of(x)
     if isinstance(rows, RowList):
         return RowList(_by_rows(rows.array), rows.rows)
     return _by_rows(rows)
+
+
+def _is_listed(x: Any) -> TypeGuard[StoredRows]:
+    """Whether kernels read the rows of a leaf where they are stored."""
+    return isinstance(x, StoredRows) and x.short is None and x.in_place is not None
 
 
 def _float_rows(x: ArrayOrList, begin: int, end: int) -> np.ndarray:

@@ -1,12 +1,14 @@
 """Values of a stored column, which are copied into the order of a view when they are read as an
 array.
 
-Edges read such rows where they are stored (``in_place``), and the copy is not made.
+Edges and products read such rows where they are stored (``in_place``, ``lent``), and the copy is
+not made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,10 @@ from ..rows.row_list import ArrayOrList, RowList
 from .space import RowSpace
 from .tape import Var, is_rounded, value_of
 
+# least bytes of a listed row that a product and the gradient of its weight read where it is: two
+# reads of narrower rows, which begin in another page each, take as long as a copy saves
+WIDE = 512
+
 
 class StoredRows(Var):
     """The first rows of a stored column, dense and constant.
@@ -26,7 +32,8 @@ class StoredRows(Var):
     Args:
         read: Returns the first n rows as an array.
         shape, dtype: Of the rows, [n, ...].
-        listed: The same rows where they are stored; None if they must be copied.
+        listed: The same rows where they are stored, for edges, and for products if they are wide;
+            None if they must be copied.
         space: The rows.
         name: Name of the column, for messages.
         lent: The same rows where they are in memory, for products only, which copy a block at a
@@ -88,7 +95,10 @@ class StoredRows(Var):
     @property
     def lent(self) -> RowList | None:
         """The rows where products read them; None if they were copied or must be."""
-        return self._lent if self._stored is None else None
+        if self._stored is not None:
+            return None
+        wide = prod(self._shape[1:]) * self._dtype.itemsize >= WIDE
+        return self._listed if self._lent is None and wide else self._lent
 
     @property
     def short(self) -> ArrayOrList | None:

@@ -34,11 +34,16 @@ from .scalar import Scalar
 # per axis of a value: the loop it runs with, or None for an axis of length 1
 Index = tuple[int | None, ...]
 Axes = tuple[int, ...]
+# bytes of listed rows between one that is read and one that is prefetched, and of a cache line
+AHEAD = 2048
+LINE = 64
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """An input of fused functions: "row" [n, ...], "whole" (the same for all rows) or "number"."""
+    """An input of fused functions: "row" [n, ...], "listed" (rows of an array by number), "whole"
+    (the same for all rows) or "number".
+    """
 
     kind: str
     requires_grad: bool = False
@@ -178,6 +183,7 @@ class FusionWriter:
                 f"{u.name} = "
                 + {
                     "row": f"a{u.number}[i, {at}]",
+                    "listed": f"a{u.number}[r{u.number}, {at}]",
                     "whole": f"a{u.number}[{at}]",
                     "number": f"a{u.number}",
                 }[kind]
@@ -209,26 +215,35 @@ class FusionWriter:
         n = len(self.s.leaves)
         return [n + k for k, step in enumerate(self.s.steps) if step.kind == "draw"]
 
+    def _listed(self) -> list[int]:
+        return [k for k, leaf in enumerate(self.s.leaves) if leaf.kind == "listed"]
+
     def _begin(self) -> None:
         self.lines = []
         self.tab = 1
         self.put("for i in range(begin, end):")
         self.tab = 2
+        for k in self._listed():
+            self.put(f"r{k} = l{k}[i]")
+            self.put(f"far{k} = l{k}[min(i + 1 + {AHEAD} // a{k}.strides[0], end - 1)]")
+            self.put(f"for q in range(a{k}.strides[0] // {LINE} + 1):")
+            self.put(f"    prefetch(a{k}, far{k}, q)")
         for k in self._dropouts():
             self.put(f"h{k} = mix(np.uint64(g{k}[i]) * GOLDEN + key{k})")
 
     def _whole(self, *more: str) -> str:
         leaves = [f"a{k}" for k in range(len(self.s.leaves))]
+        lists = [f"l{k}" for k in self._listed()]
         draws = [f"{what}{k}" for k in self._dropouts() for what in ("g", "key")]
         lengths = [f"D{g}" for g in range(self.loops)]
-        names = ", ".join(["begin", "end", *lengths, *leaves, *draws, *more])
+        names = ", ".join(["begin", "end", *lengths, *leaves, *lists, *draws, *more])
         return "\n".join(["@kernel_form", f"def kernel({names}):", *self.lines]) + "\n"
 
     # ---- forward
 
     def forward(self) -> str:
-        """Source of kernel(begin, end, loop lengths.., leaves.., (ids, key) of each dropout..,
-        out).
+        """Source of kernel(begin, end, loop lengths.., leaves.., row numbers of listed leaves..,
+        (ids, key) of each dropout.., out).
         """
         self._begin()
         # a sum over the inner loops is collected in a variable, any other in the row of the result
@@ -265,11 +280,12 @@ class FusionWriter:
     # ---- backward
 
     def backward(self) -> tuple[str, dict[int, int]]:
-        """Source of kernel(begin, end, lengths.., leaves.., (ids, key).., gradient, b, d..).
+        """Source of kernel(begin, end, lengths.., leaves.., numbers.., (ids, key).., gradient, b,
+        d..).
 
-        There is (ids, key) for each dropout. There is one d for each leaf that requires a
-        gradient. The gradient of a leaf is written to d[i] if it has rows, and added to row b of d
-        (one for each block) if all rows share it.
+        There are row numbers for each listed leaf, and (ids, key) for each dropout. There is one d
+        for each leaf that requires a gradient. The gradient of a leaf is written to d[i] if it has
+        rows, and added to row b of d (one for each block) if all rows share it.
 
         Returns:
             The source, and for each such leaf the leaf whose d it uses: itself, or

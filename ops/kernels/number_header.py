@@ -15,6 +15,7 @@ from ..compile.jit import FAST, kernel_form
 from .decay import exp_down, expm1_down
 from .hash import COLUMN, GOLDEN, mix
 from .lanes import numberwise
+from .prefetch import prefetch
 
 
 @cache
@@ -37,4 +38,5 @@ def names(dtype: str) -> dict[str, Any]:
         "COLUMN": COLUMN,
         "kernel_form": kernel_form,
         "mix": mix,
+        "prefetch": prefetch,
     }

@@ -1,5 +1,5 @@
-"""Features of the whole graph: the products of the first pass read them where they are, and give
-the bits of a copy.
+"""Features of the whole graph in the first pass, and wide ones of a batch: products read them where
+they are, and give the bits of a copy.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.engine.store.memory import MemoryColumn
+from graphtheta.engine.view.view import GraphView
 from graphtheta.models import GAT, GCN, SAGE
+from graphtheta.ops.autodiff import fusion
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
+from graphtheta.ops.autodiff.stored import WIDE
 from graphtheta.ops.parallel.pool import set_threads, threads
 from graphtheta.ops.rows.products import long_product, product
 from graphtheta.ops.rows.row_list import RowList
@@ -94,6 +97,36 @@ def test_training_has_the_bits_of_a_copy(how, monkeypatch):
     assert losses == others
     for name, weight in weights.items():
         np.testing.assert_array_equal(weight, copied[name])
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("model", ["sage", "gcn"])
+def test_batches_of_wide_features_have_the_bits_of_a_copy(model, dropout, monkeypatch):
+    # with dropout, the loop of it is what reads them
+    monkeypatch.setattr(fusion, "SMALLEST", 0)
+    wide = RNG.standard_normal((N, WIDE // 4)).astype(np.float32)
+    graph = graphs.random_graph(N, 9000, x=wide)
+    read = []
+    column = GraphView.node_column
+
+    def watched(view, name, n):
+        read.append(n) if name == "x" else None
+        return column(view, name, n)
+
+    monkeypatch.setattr(GraphView, "node_column", watched)
+
+    def losses():
+        trainer = gt.Trainer(
+            model, graph, strategy="mini", batch_size=100, fanout="4,4", dropout=dropout, seed=2
+        )
+        read.clear()
+        return [trainer.train_epoch(epoch) for epoch in range(2)]
+
+    found = losses()
+    assert not any(read)
+    monkeypatch.setattr(MemoryColumn, "listed", lambda column, rows: None)
+    assert losses() == found
+    assert any(read)
 
 
 def test_one_pass_copies_no_features(monkeypatch):

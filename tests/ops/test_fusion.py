@@ -17,6 +17,7 @@ from graphtheta.ops import (
 )
 from graphtheta.ops.autodiff import fusion
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
+from graphtheta.ops.autodiff.stored import StoredRows
 from graphtheta.ops.autodiff.tape import frozen_scope, version_scope
 from graphtheta.ops.compile import fusion_code
 from graphtheta.ops.compile.fusion_code import FusedStep, Leaf, Structure
@@ -40,6 +41,7 @@ from graphtheta.ops.functions.elementwise import (
 )
 from graphtheta.ops.functions.rows import expand_last
 from graphtheta.ops.parallel.pool import set_threads, threads
+from graphtheta.ops.rows.row_list import RowList
 
 N = 600
 SPACE = RowSpace(np.arange(N) * 3)
@@ -152,6 +154,43 @@ def test_fused_functions_equal_one_by_one(monkeypatch, name):
     for a, b in zip([now[0].value, *now[1]], [later[0].value, *later[1]], strict=True):
         assert a.shape == b.shape and a.dtype == b.dtype
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(16,), (4, 8)])
+@pytest.mark.parametrize("n", [0, 1, N])
+@pytest.mark.parametrize("writable", [True, False])
+def test_stored_rows_are_read_where_they_are(monkeypatch, n, shape, writable):
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(2 * N, *shape)).astype(np.float32)
+    x.flags.writeable = writable
+    listed = RowList(x, rng.permutation(2 * N)[:n])
+    weight = rng.normal(size=shape).astype(np.float32)
+    g = rng.normal(size=(n, *shape)).astype(np.float32)
+    copies = []
+
+    def read(rows):
+        copies.append(rows)
+        return listed[:rows]
+
+    def passed(smallest, where):
+        monkeypatch.setattr(fusion, "SMALLEST", smallest)
+        space = SPACE.prefix(n)
+        stored = StoredRows(
+            read=read, shape=listed.shape, dtype=x.dtype, listed=where, space=space, name="x"
+        )
+        w = Parameter(weight)
+        with Tape() as tape:
+            # the first of the two functions is not the leaf's only reader
+            out = dropout(relu(add(mul(stored, w), stored)), 0.5)
+            return out.value, tape.backward(out, g).of(w)
+
+    found = passed(0, listed)
+    assert not copies
+    for a, b in zip(found, passed(0, None), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert copies
+    for a, b in zip(found, passed(1 << 40, listed), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("n", [0, 1])
