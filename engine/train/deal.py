@@ -141,7 +141,40 @@ def _unpacked(parts: Parts, layers: Layers, received: list[Received]) -> GraphVi
     ends = [np.empty(len(by_id), np.int32) for _ in range(2)]
     for end, out in zip(("src", "dst"), ends, strict=True):
         place(local.directory.row(edges.columns[end]), row_of, position, out)
-    chosen = _positions(uses, edges, position)
+    levels = _levels(
+        parts=parts,
+        local=local,
+        uses=uses,
+        chosen=_positions(uses, edges, position),
+        ends=ends,
+        sizes=np.cumsum(np.bincount(hop, minlength=depth(layers) + 1)).tolist(),
+    )
+    view = GraphView(local, [levels[i] for i in parts.of_superstep], rows, RowSpace(gid[rows]))
+    return (
+        replace(view, pairs=_pairs(local, pairs[0], edges, position).level(row_of, view.n_targets))
+        if pairs
+        else view
+    )
+
+
+def _levels(
+    parts: Parts,
+    local: Partition,
+    uses: Received,
+    chosen: np.ndarray,
+    ends: list[np.ndarray],
+    sizes: list[int],
+) -> list[Level]:
+    """The levels of the view: of each sweep over the edges, those that it uses.
+
+    Args:
+        parts: The parts of the views of the group.
+        local: The worker's own partition of the view.
+        uses: Which edge is used in which sweep.
+        chosen: Position of the edge of each use.
+        ends: Rows of the sources and of the destinations of all edges, by position.
+        sizes: Number of rows up to each hop.
+    """
     weight = uses.columns.get("weight")
     bounds, _, by_sweep = group(
         np.array([0, len(chosen)]),
@@ -149,8 +182,7 @@ def _unpacked(parts: Parts, layers: Layers, received: list[Received]) -> GraphVi
         uses.columns["sweep"],
         len(parts.weighted),
     )
-    sizes = np.cumsum(np.bincount(hop, minlength=depth(layers) + 1)).tolist()
-    marks = np.full(len(by_id), NONE, np.int32)
+    marks = np.full(len(ends[0]), NONE, np.int32)
     levels: list[Level] = []
     sweep = 0
     for (at, reverses), counts in zip(parts.levels, parts.counts, strict=True):
@@ -158,26 +190,21 @@ def _unpacked(parts: Parts, layers: Layers, received: list[Received]) -> GraphVi
         passes = []
         for reverse in reverses:
             of_sweep = by_sweep[bounds[sweep] : bounds[sweep + 1]]
-            its_weight = weight if weight is not None and parts.weighted[sweep] else None
+            edges_by_receiver = by_receiver(
+                of_sweep, chosen, *(ends if reverse else ends[::-1]), marks, n_out
+            )
             passes.append(
                 _pass(
                     local=local,
                     reverse=reverse,
-                    edges_by_receiver=by_receiver(
-                        of_sweep, chosen, *(ends if reverse else ends[::-1]), marks, n_out
-                    ),
-                    weight=its_weight,
+                    edges_by_receiver=edges_by_receiver,
+                    weight=weight if weight is not None and parts.weighted[sweep] else None,
                     n_in=n_in,
                 )
             )
             sweep += 1
         levels.append(Level(n_in, n_out, passes, at.direction, counts=counts))
-    view = GraphView(local, [levels[i] for i in parts.of_superstep], rows, RowSpace(gid[rows]))
-    return (
-        replace(view, pairs=_pairs(local, pairs[0], edges, position).level(row_of, view.n_targets))
-        if pairs
-        else view
-    )
+    return levels
 
 
 def _of_edges(

@@ -286,7 +286,7 @@ def _stored_edges(
     """
     # half the bytes wherever node ids fit
     src, dst = (x.astype(np.int32) if p.n_nodes <= LARGEST else x for x in p.ends_of(stored))
-    columns = _read(p.edge, p.edge.names(), stored)
+    columns: dict[str, Any] = _read(p.edge, p.edge.names(), stored)
     typed = {name: x for name, x in columns.items() if isinstance(x, TypedRows)}
     apart = [
         (rows, np.append(0, np.cumsum(x.kind == code)))
