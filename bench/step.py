@@ -46,6 +46,7 @@ from graphtheta.inspect.planning.work import (
     PRODUCT,
     SPARSE,
     UPDATE_PASSES,
+    copies_features,
     work_of,
 )
 
@@ -187,6 +188,7 @@ class Split:
         """
         from numba.core.dispatcher import Dispatcher
 
+        from graphtheta.engine.store.prefix import PrefixReader
         from graphtheta.engine.store.store import ColumnStore
         from graphtheta.ops.autodiff.gradients import Gradients
         from graphtheta.ops.autodiff.primitive import PRIMITIVES
@@ -211,7 +213,8 @@ class Split:
             for name in set(names) & set(vars(owner)):
                 setattr(owner, name, self.timed("arrays", vars(owner)[name]))
         Optimiser.step = self.timed("optimiser", Optimiser.step)
-        ColumnStore.read = self.timed("rows", ColumnStore.read)
+        for reader in (ColumnStore, PrefixReader):
+            reader.read = self.timed("rows", reader.read)
 
 
 def trained(keys: dict, steps: int) -> tuple[gt.Trainer, Callable[[], Any]]:
@@ -285,7 +288,8 @@ def limits(trainer: gt.Trainer, keys: dict, rate: float, bandwidth: float) -> di
     work = work_of(held, view, placed)
     total = work.load.total
     updated = UPDATE_PASSES * held.probe.parameters * np.dtype(job.dtype).itemsize
-    copied = 2 * held.feature_bytes * int(work.nodes.sum()) if work.searched else 0
+    copies = work.searched and copies_features(held, work.found)
+    copied = 2 * held.feature_bytes * int(work.nodes.sum()) if copies else 0
     bytes_of = {
         "sums over edges": total[EDGES],
         "elementwise": total[[NODES, DRAWN, COMBINED]].sum() - updated - copied,

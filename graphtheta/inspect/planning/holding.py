@@ -9,12 +9,11 @@ from math import prod
 
 import numpy as np
 
-from graphtheta.engine.layer.dry_run import Operation, Probe
+from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.partition.relation import EDGE
 from graphtheta.inspect.planning.placement import Placement
 from graphtheta.inspect.planning.skeleton import Skeleton
-from graphtheta.inspect.planning.work import ViewWork, copies_features
-from graphtheta.ops.autodiff.primitive import PRIMITIVES
+from graphtheta.inspect.planning.work import ViewWork, copies_features, fuses
 from graphtheta.ops.edge.backend.fused import backend_scope, usable
 from graphtheta.run.job.job import Job
 from graphtheta.run.memory.bound import Extent, MemoryBound
@@ -134,7 +133,7 @@ def _stored_width(held: Skeleton, work: ViewWork) -> int:
     results = [
         o
         for o, then in pairwise([*wide, None])
-        if o is not None and (then is None or not (_fuses(o) and _fuses(then)))
+        if o is not None and (then is None or not (fuses(o) and fuses(then)))
     ]
     features = list(takewhile(lambda o: not is_product(o), results))
     before, after = (
@@ -143,17 +142,11 @@ def _stored_width(held: Skeleton, work: ViewWork) -> int:
     )
     copied = (
         held.feature_bytes / np.dtype(held.job.dtype).itemsize
-        if work.searched and copies_features(work.found)
+        if work.searched and copies_features(held, work.found)
         else 0.0
     )
     # segments that are computed again store less
     return round(copied + held.density * before + min(after, work.found.node_width))
-
-
-def _fuses(o: Operation) -> bool:
-    """Whether an operation is elementwise, so that a run of them is computed at once."""
-    primitive = PRIMITIVES.get(o.name)
-    return primitive is not None and (primitive.scalar is not None or bool(primitive.traits.lazy))
 
 
 def _in_chunks(dry_run: Probe) -> bool:

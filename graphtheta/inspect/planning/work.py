@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,13 @@ from graphtheta.inspect.planning.placement import Placement, Share, moved
 from graphtheta.inspect.planning.skeleton import Skeleton
 from graphtheta.ops.autodiff.gradients import Gradients
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
+from graphtheta.ops.autodiff.stored import WIDE
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.edge.backend.edges import EDGES_PER_BLOCK
 from graphtheta.ops.edge.cost import edge_cost, most_pairs, node_cost, pair_cost
 from graphtheta.ops.edge.program import Phase
 from graphtheta.ops.functions.recurrence import Called
-from graphtheta.ops.parallel.buffers import LEAST_BLOCK
+from graphtheta.ops.parallel.buffers import LEAST_BLOCK, LINE
 from graphtheta.partitioners.report import OneOf
 from graphtheta.train.loop.level_work import is_product
 
@@ -160,7 +161,7 @@ def divided(
     loads = _loads(skeleton, dry_run, by_step, nodes)
     for share in {id(share): share for share in shares}.values() if searched else ():
         loads.add({LISTED: share.edges, LEVELS: 1})
-    if searched and copies_features(dry_run):
+    if searched and copies_features(skeleton, dry_run):
         # rows of the features are copied into the frame of the view
         loads.add(
             {NODES: 2 * skeleton.feature_bytes * nodes},
@@ -256,12 +257,21 @@ def _add_sweeps(
     loads.add({PASSES: sweeps, EXPRESSIONS: sweeps * len(phase.order)})
 
 
-def copies_features(dry_run: Probe) -> bool:
-    """Whether a view copies the rows of the features: a sum reads them where they are stored, other
-    operations copies.
+def copies_features(held: Skeleton, dry_run: Probe) -> bool:
+    """Whether a view copies the rows of the features: sums, fused loops and, if they are wide,
+    products read them where they are stored, other operations copies.
     """
-    first = next((o.name for o in dry_run.operations), "gather")
-    return first != "gather"
+    first = next(iter(dry_run.operations), None)
+    if first is None or first.name == "gather":
+        return False
+    least = WIDE if is_product(first) else LINE if fuses(first) else inf
+    return held.density < 1 or held.feature_bytes < least
+
+
+def fuses(o: Operation) -> bool:
+    """Whether an operation is elementwise, so that a run of them is computed at once."""
+    primitive = PRIMITIVES.get(o.name)
+    return primitive is not None and (primitive.scalar is not None or bool(primitive.traits.lazy))
 
 
 class _Loads:
