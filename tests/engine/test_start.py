@@ -15,7 +15,7 @@ from threading import Timer
 import numpy as np
 import pytest
 from comm_contract import CONTRACT, awkward
-from ranks import MPIEXEC, needs_mpi, run
+from ranks import MPIEXEC, OPEN_MPI, needs_mpi, run
 
 from graphtheta.engine.comm.failure import exit_code, report, wait_until_read
 from graphtheta.engine.comm.simulated import run_simulated
@@ -68,6 +68,7 @@ class TestMpi:
         done = job(2 * len(os.sched_getaffinity(0)) + 1, "crowd")
         assert done.stdout == "crowd passed\n" and done.returncode == 0, done.stderr
 
+    @pytest.mark.skipif(OPEN_MPI, reason="its launcher ends the other ranks, and says why")
     @pytest.mark.one_in(4)
     @pytest.mark.parametrize(
         ("gone", "end"),
@@ -221,8 +222,10 @@ class TestEnds:
             r" mismatch",
             done.stderr,
         )
+        # where a library does not wait for the others, the rank has gone on
         assert re.search(
-            r"rank 1: operation \d+, all_gather\(\) at engine/mpi_program.py:\d+ in mismatch",
+            r"rank 1: operation \d+, all_gather\(\) at engine/mpi_program.py:\d+ in"
+            r" (mismatch|<module>)",
             done.stderr,
         )
 

@@ -412,7 +412,8 @@ class TestFaults:
             ),
             (
                 "gives another shape",
-                r"rank 1: operation \d+, all_sum\(float64, \(5, 7\)\) at .* in <lambda>",
+                # where a library does not wait for the others, the rank has gone on
+                r"rank 1: operation \d+, all_sum\(float64, \(5, 7\)\) at .* in <(lambda|module)>",
             ),
         ],
     )
