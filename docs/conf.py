@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import sys
 from pathlib import Path
@@ -20,6 +21,12 @@ myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 # notebooks are stored without outputs, and an error in one is an error of the site
 nb_execution_mode = "force"
+# what they write is not left beside them; they import programs that are there
+nb_execution_in_temp = True
+NOTEBOOKS = Path(__file__).parent / "notebooks"
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, (str(NOTEBOOKS), os.environ.get("PYTHONPATH", "")))
+)
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 # progress bars

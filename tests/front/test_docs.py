@@ -13,6 +13,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -205,15 +206,12 @@ def test_no_heading_stands_twice_on_a_page() -> None:
 @pytest.mark.second
 def test_the_commands_of_the_first_hour(tmp_path: Path) -> None:
     """They run in their order and as they stand there, and their predictions are right."""
-    blocks = [
-        (fence[1], fence[2]) for fence in FENCE.finditer(FIRST_HOUR.read_text(encoding="utf-8"))
-    ]
-    for kind, code in blocks:
-        file = re.match(r"# file: (\S+)\n", code)
-        if kind == "python" and file:
-            (tmp_path / file[1]).write_text(code, encoding="utf-8")
+    text = FIRST_HOUR.read_text(encoding="utf-8")
+    for program in INCLUDED.findall(text):
+        shutil.copy(FIRST_HOUR.parent / program, tmp_path)
+    commands = [fence[2] for fence in FENCE.finditer(text) if fence[1] == "sh"]
     done = subprocess.run(
-        ["bash", "-c", SHELL + "".join(code for kind, code in blocks if kind == "sh")],
+        ["bash", "-c", SHELL + "".join(commands)],
         cwd=tmp_path,
         env={**os.environ, "PYTHON": sys.executable},
         capture_output=True,
