@@ -5,6 +5,8 @@
 
 "build" is imports, partition and model, from arrays in memory; "first" is the first epoch, "steady"
 the later ones. "extra" is build plus first minus steady: the cost of a start besides the step.
+"processor" is what all threads used for build and first, the least of all rounds, which tells
+versions apart on a machine that others use, too.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from harness import Contender, finish, parser, race, say, script
 from inputs import HELP, graph_file
 
 MODELS = ("gcn", "sage", "gat", "gat_e")
-COLUMNS = ["model", "contender", "build", "first", "steady", "extra", "GiB", "note"]
+COLUMNS = ["model", "contender", "build", "first", "steady", "extra", "processor", "GiB", "note"]
 
 
 def import_seconds(rounds: int) -> float:
@@ -44,6 +46,7 @@ def row_of(model: str, c: Contender) -> dict[str, Any]:
         "first": first,
         "steady": steady,
         "extra": extra,
+        "processor": min(c.seconds.get("processor", []), default=None),
         "GiB": c.peak / 2**30,
         "note": c.error,
         "seconds": first,
