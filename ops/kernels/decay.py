@@ -37,7 +37,7 @@ def _float_of(typing: Any, bits: Any) -> Any:
 
 # not rearranged: the remainder relies on the order of its roundings. Each function is compiled with
 # the one that calls it, which takes half as long as to compile it alone.
-IN_ORDER = {"fastmath": {"contract"}}
+IN_ORDER: Any = {"fastmath": {"contract"}}
 
 
 @njit(inline="always")
