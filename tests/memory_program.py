@@ -58,7 +58,7 @@ def of_graphs(n, m):
 
 # a function that makes the graph, its nodes and edges, keys of the job
 JOBS = {
-    "links": (plain, 2000, 20_000, LINK | {"negatives": 400}),
+    "links": (plain, 2000, 20_000, LINK | {"negatives": 200}),
     "links of batches": (
         plain,
         2000,
@@ -71,8 +71,8 @@ JOBS = {
         20_000,
         LINK | {"negatives": 200, "decoder": "hadamard", "dtype": "float64"},
     ),
-    "held-back links": (plain, 2000, 20_000, LINK | {"eval_negatives": 1000}),
-    "links among all nodes": (plain, 8000, 40_000, LINK | {"rank_all": True}),
+    "held-back links": (plain, 2000, 20_000, LINK | {"eval_negatives": 500}),
+    "links among all nodes": (plain, 6000, 30_000, LINK | {"rank_all": True}),
     "triples": (
         with_relations,
         2000,
@@ -83,11 +83,11 @@ JOBS = {
         with_relations,
         2000,
         20_000,
-        TRIPLE | {"eval_negatives": 500, "reciprocal": True},
+        TRIPLE | {"eval_negatives": 250, "reciprocal": True},
     ),
     "edges": (with_targets, 2000, 600_000, {"model": "sage", "task": "edge"}),
-    "nodes": (labelled, 100_000, 600_000, {"model": "gat"}),
-    "nodes as bfloat16": (labelled, 100_000, 600_000, {"model": "gat", "values": "bfloat16"}),
+    "nodes": (labelled, 50_000, 300_000, {"model": "gat"}),
+    "nodes as bfloat16": (labelled, 50_000, 300_000, {"model": "gat", "values": "bfloat16"}),
     "nodes of batches": (
         labelled,
         100_000,
