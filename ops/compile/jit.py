@@ -56,7 +56,8 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Decorator that compiles a function of a module and caches its machine code.
 
     The function is compiled when it is called with new argument types, and runs without the
-    interpreter lock.
+    interpreter lock. It must not write to arguments that a caller may give as read-only arrays:
+    their machine code is that of other arrays, so that nothing would stop it.
 
     Args:
         **options: Of ``numba.njit``.
@@ -135,7 +136,7 @@ def _writable(types: tuple[Any, ...]) -> tuple[Any, ...]:
     """
 
     def writable(one: Any) -> Any:
-        if isinstance(one, numba.types.Array):
+        if isinstance(one, numba.types.Array) and not one.mutable:
             return one.copy(readonly=False)
         if isinstance(one, (numba.types.Tuple, numba.types.UniTuple)):
             return numba.types.BaseTuple.from_types(_writable(tuple(one)))
