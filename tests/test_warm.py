@@ -130,3 +130,25 @@ def test_a_program_that_is_killed_while_it_asks_leaves_no_files(served):
     os.close(reads)
     first.kill()
     first.communicate()
+
+
+@pytest.mark.parametrize(
+    ("last", "code", "output"),
+    [
+        ("", 0, b"begun\nend\n"),
+        ("sys.exit()", 0, b"begun\nend\n"),
+        ("sys.exit(3)", 3, b"begun\nend\n"),
+        ("sys.exit('a reason')", 1, b"begun\nend\n"),
+        ("1 / 0", 1, b"begun\nend\n"),
+        ("raise KeyboardInterrupt", -signal.SIGINT, b"begun\nend\n"),
+        ("Timer(0.1, print, ['late']).start()", 0, b"begun\nlate\nend\n"),
+        ("sys.stdout.flush(); sys.stdout = open('/dev/full', 'w')", 120, b"begun\n"),
+    ],
+)
+def test_a_program_ends_as_the_interpreter_ends_it(served, last, code, output):
+    """Threads end, then functions at exit are called, and what was printed is written."""
+    head = "import atexit, os, sys\nfrom threading import Timer\natexit.register(print, 'end')\n"
+    (served.folder / "ends.py").write_text(f"{head}print('begun')\n{last}\n")
+    program = served.begin("ends.py")
+    assert program.communicate(timeout=30)[0] == output
+    assert program.returncode == code

@@ -9,7 +9,9 @@ ends with its standard input.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import ctypes
 import fcntl
 import gc
 import importlib
@@ -20,6 +22,7 @@ import selectors
 import signal
 import socket
 import sys
+import threading
 import types
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -237,15 +240,39 @@ def main() -> None:
     import_networkit()
     gc.freeze()
     request = Server(listener).serve()
+    code: object = 0
     try:
         request.run()
+    except SystemExit as error:
+        code = error.code or 0
     except Exception as error:
         # as the interpreter does at its top, but without the lines of this file
         at = error.__traceback__
         while at is not None and at.tb_frame.f_code.co_filename == __file__:
             at = at.tb_next
         sys.excepthook(type(error), error.with_traceback(at), at)
-        sys.exit(1)
+        code = 1
+    if isinstance(code, int):
+        end(code)
+    sys.exit(code)  # type: ignore[arg-type]
+
+
+def end(code: int) -> None:
+    """End as the interpreter does, but without taking its objects apart: a fork would first copy
+    most of the memory that it shares with the server, which takes longer than many programs.
+
+    Returns if output cannot be written, which the interpreter reports.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized():
+        mpi.Finalize()
+    with contextlib.suppress(OSError, ValueError):
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+        # of the C library, whose functions at exit tell the launcher that a rank has ended well
+        ctypes.PyDLL(None).exit(code)
 
 
 if __name__ == "__main__":
