@@ -44,6 +44,8 @@ class Candidates:
             if reverse
             else (block.in_indptr, IN_ORDER, block.in_src)
         )
+        # kernels are compiled for one type of rows; those of mirrors are 32 bits wide
+        rows = rows.astype(np.int64, copy=False)
         return cls(block, reverse, rows, ptr[rows], ptr[rows + 1], *lists)
 
     @property

@@ -27,6 +27,20 @@ def test_samples_do_not_depend_on_ranks(replace, layers):
             assert sample(sampler, size, placement, layers, [3, 7, 18], step=5) == expected
 
 
+def test_rows_of_candidates_have_one_type():
+    """Each further one compiles the kernels of samplers again, which takes seconds."""
+    types = set()
+
+    class Looks(NeighbourSampler):
+        def choose(self, frontier, **when):
+            types.update(candidates.rows.dtype for candidates in frontier.candidates)
+            return super().choose(frontier, **when)
+
+    for placement in graphs.PLACEMENTS:
+        sample(Looks((2, 3)), 3, placement, ("out", "both"), [3, 7, 18])
+    assert types == {np.dtype(np.int64)}
+
+
 @pytest.mark.parametrize("fanout", [1, 3, 1 << 40])
 def test_each_node_gets_its_fanout_or_all_it_has(fanout):
     (found,) = sample(NeighbourSampler((fanout,)), 3, ("vertex-cut", "hash"))
