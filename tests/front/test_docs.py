@@ -59,9 +59,9 @@ LIBRARY = re.compile(r"^import torch$", re.MULTILINE)
 COMMAND = re.compile(r"^(?:mpiexec -n \d+ )?graphtheta( .*)$", re.MULTILINE)
 
 
-# pages whose blocks run on compiled kernels, as operations there have kernels of their own. The other
-# pages are about the numbers, which are the same on the reference, and compiling for them takes more
-# time than running; what a user runs first is compiled in the second stage
+# pages whose blocks run on compiled kernels, since their operations have kernels of their own. The
+# other pages are about the numbers, which are the same on the reference, and compiling for them
+# takes more time than running; what a user runs first is compiled in the second stage
 COMPILED = ("extending", "compiler")
 
 
