@@ -13,11 +13,13 @@ from typing import Any
 
 from graphtheta.errors import ColumnError, UserFunctionError
 
+from ...ops.autodiff.checkpoint import run_on_read_rows
 from ...ops.autodiff.expr import COMPUTED, Expr, ordered
 from ...ops.autodiff.naming import naming
 from ...ops.autodiff.stored import StoredRows
-from ...ops.autodiff.tape import Parameter, Var, current
+from ...ops.autodiff.tape import Parameter, Var, current, needs_grad
 from ...ops.edge.backend.fused import fallbacks
+from ...ops.edge.hoist import is_singular
 from ...ops.edge.plan import evaluate
 from ...ops.edge.program import EdgeProgram, normaliser
 from ...ops.edge.program_cache import ProgramCache
@@ -342,9 +344,26 @@ class _Hoisted:
         with graph.ledger.stage("transform"):
             # columns with more rows first, so that values read at both ends are computed once
             return {
-                name: self._value(wanted[name], self._known, n_in if name in sent else level.n_out)
+                name: self._column(wanted[name], n_in if name in sent else level.n_out)
                 for name in sorted(wanted, key=lambda n: n not in sent)
             }
+
+    def _column(self, e: Expr, n: int) -> Any:
+        """A hoisted column of n rows, of which edges may read some only."""
+        if not is_singular(e):
+            return self._value(e, self._known, n)
+        below = ordered([e])
+        leaves = [x for x in below if x.leaf is not None and x.leaf[0] == "node"]
+        shared = [
+            self._program.operands[x.leaf[1]] for x in below if x.leaf and x.leaf[0] == "operand"
+        ]
+        return run_on_read_rows(
+            run=lambda values: self._value(
+                e, dict(zip(leaves, values, strict=True)), values[0].shape[0]
+            ),
+            leaves=[prefix(self._known[x], n) for x in leaves],
+            shared=[x for x in shared if needs_grad(x)],
+        )
 
     def operand(self, number: int) -> Any:
         """A parameter, a constant, or the value of an expression of them."""

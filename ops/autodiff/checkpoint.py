@@ -7,13 +7,19 @@ checkpointing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
 
 from graphtheta.errors import TapeError
 
+from ..parallel import buffers
+from ..rows.by_number import take_rows
 from .fusion import is_open
 from .gradients import Gradients
-from .tape import Parameter, Tape, Unrecorded, Var, current
+from .space import RowSpace
+from .tape import Parameter, Tape, Unrecorded, Var, current, needs_grad
 
 Run = Callable[[], list[Var]]
 
@@ -72,6 +78,87 @@ def run_segment(first: Run, again: Run) -> None:
         outputs = _computed(first())
     tape.add_segment(Segment(later, again, outputs, list(part.read)), part)
     unrecorded.ended = True
+
+
+class ReadRows:
+    """A function of rows as one step of a tape: backward runs it again, on the rows into whose
+    results a gradient flows.
+
+    In the other rows the function may be infinite, and 0 times infinity is no number.
+
+    Attributes:
+        outputs: The result.
+        parameters: The parameters that it reads.
+    """
+
+    def __init__(
+        self,
+        tape: Tape,
+        run: Callable[[Sequence[Var]], Var],
+        leaves: Sequence[Var],
+        shared: Sequence[Any],
+        output: Var,
+    ):
+        self.outputs = [output]
+        self.parameters = [x for x in shared if isinstance(x, Parameter)]
+        self._tape = tape
+        self._run = run
+        self._leaves = leaves
+        self._shared = shared
+
+    def back(self, grads: Gradients) -> None:
+        """Run again and backpropagate through this run."""
+        g = grads.take(self.outputs[0])
+        if g is None:
+            return
+        n = len(g)
+        rows = np.flatnonzero(g.reshape(n, g.size // max(n, 1)).any(axis=1))
+        leaves = [_rows_of(x, rows) for x in self._leaves]
+        own = Gradients()
+        with self._tape as tape:
+            (out,) = _computed([self._run(leaves)])
+            own.add(out, g[rows])
+            tape.backpropagate(own)
+        for x, part in zip(self._leaves, leaves, strict=True):
+            if needs_grad(x) and (of_part := own.of(part)) is not None:
+                whole = buffers.full(x.shape, 0, x.dtype)
+                whole[rows] = of_part
+                grads.add(x, whole)
+        for x in self._shared:
+            if (of_shared := own.of(x)) is not None:
+                grads.add(x, of_shared)
+
+
+def _rows_of(x: Var, rows: np.ndarray) -> Var:
+    """Some rows of a value, as an input of a pass."""
+    assert x.space is not None
+    space = RowSpace(x.space.gid[rows], x.space.kind)
+    return Var(take_rows(x.value, rows), space, needs_grad=needs_grad(x))
+
+
+def run_on_read_rows(
+    run: Callable[[Sequence[Var]], Var], leaves: Sequence[Var], shared: Sequence[Any]
+) -> Var:
+    """A function of rows, each of which is computed by itself, whose gradient is that of the rows
+    which are read.
+
+    Args:
+        run: The function of values of some rows, [n, ...] each; it draws nothing.
+        leaves: The values.
+        shared: Parameters and values without rows that it reads as well, into which gradients flow.
+
+    Returns:
+        [n, ...].
+    """
+    tape = current()
+    unrecorded = Unrecorded()
+    part = tape.part(unrecorded)
+    later = tape.part(True)
+    with part:
+        (out,) = _computed([run(leaves)])
+    tape.add_segment(ReadRows(later, run, leaves, shared, out), part)
+    unrecorded.ended = True
+    return out
 
 
 def _computed(outputs: list[Var]) -> list[Var]:

@@ -44,6 +44,8 @@ class Traits:
         lazy: How lazy elementwise fusion runs an operation without a scalar form: "axes" (adds
             trailing axes of length 1), "draw" or "total" (sums over axes).
         sign: The operator printed between its arguments, such as "+".
+        singular: Positions of the arguments for some finite numbers of which the result, or its
+            slope, is infinite or no number.
         part: Of an operation whose result is a part of its argument, a function of the keywords:
             the index of that part, or None if a number is in it twice.
         written: A function of the texts of its arguments and of its keywords: how it is printed.
@@ -67,6 +69,7 @@ class Traits:
     integers: bool = False
     lazy: str = ""
     sign: str = ""
+    singular: tuple[int, ...] = ()
     part: Callable[[dict[str, Any]], Any] | None = None
     written: Callable[[list[str], dict[str, Any]], str] | None = None
 

@@ -46,6 +46,15 @@ def _copies(e: Expr, stored: Collection[str]) -> bool:
     )
 
 
+def is_singular(e: Expr) -> bool:
+    """Whether the expression may be infinite or no number, or its slope, at nodes that no edge
+    reads, such as a power of the number of their edges.
+    """
+    return any(
+        x.args[i].rows for x in ordered([e]) if x.prim is not None for i in x.prim.traits.singular
+    )
+
+
 def left_on_edges(roots: Sequence[Expr], stored: Collection[str]) -> list[Expr]:
     """The expressions that only their stored columns keep on the edges."""
     hoisted = chosen(roots, stored)

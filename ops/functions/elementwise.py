@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,9 @@ def _mul(x: Any, y: Any) -> Any:
 @primitive(
     "div",
     scalar=Scalar("({0} / {1})", ("{g} / {1}", "-{g} * {y} / {1}")),
-    traits=Traits(takes="floats", linear=(0,), kept_axes=all_axes, neutral=1, sign="/"),
+    traits=Traits(
+        takes="floats", linear=(0,), kept_axes=all_axes, neutral=1, sign="/", singular=(1,)
+    ),
 )
 def _div(x: Any, y: Any) -> Any:
     return np.true_divide(x, y)
@@ -81,7 +84,7 @@ def _div(x: Any, y: Any) -> Any:
 
 _maximum = _operation(elementary.maximum, Traits(integers=True))
 _minimum = _operation(elementary.minimum, Traits(integers=True))
-_pow = _operation(elementary.pow, _FLOATS)
+_pow = _operation(elementary.pow, replace(_FLOATS, singular=(0, 1)))
 
 
 def add(x: Any, y: Any) -> Any:
@@ -134,8 +137,8 @@ def neg(x: Any) -> Any:
 
 
 exp = _operation(elementary.exp, _FLOATS)
-log = _operation(elementary.log, _FLOATS)
-sqrt = _operation(elementary.sqrt, _FLOATS)
+log = _operation(elementary.log, replace(_FLOATS, singular=(0,)))
+sqrt = _operation(elementary.sqrt, replace(_FLOATS, singular=(0,)))
 sin = _operation(elementary.sin, _FLOATS)
 cos = _operation(elementary.cos, _FLOATS)
 square = _operation(elementary.square, _NUMBERS)
@@ -194,6 +197,7 @@ def _power_form(exponent: float) -> Scalar:
     traits=Traits(
         takes=lambda static: _of_powers(**static),
         identity=lambda static: bool(static["exponent"] == 1),
+        singular=(0,),
     ),
 )
 def _power(x: Any, *, exponent: float) -> Any:

@@ -194,4 +194,17 @@ FOUND: dict[str, Case] = {
         parameters={"q": (3,), "p": (3,)},
         bounds={"SMALLEST": 4, "BUCKET_BYTES": 1},
     ),
+    **{
+        f"{text}, infinite at a node without edges": layer(
+            text,
+            parameters={"p": (1,)},
+            arrays={"x": Drawn((6, 1), "few", 41)},
+        )
+        for text in (
+            "(edge.src.x ** -0.5) * self.p",
+            "gt.tanh(self.p / edge.src.x) * edge.src.x",
+            "gt.sqrt(edge.src.x) @ self.p.reshape(1, 1)",
+            "gt.log(edge.dst.x * self.p) * edge.src.x",
+        )
+    },
 }
