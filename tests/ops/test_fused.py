@@ -27,7 +27,7 @@ from graphtheta.inspect.checking.forward import forward, gradients
 from graphtheta.ops import PRIMITIVES, Tape
 from graphtheta.ops.edge.backend import edges, fused
 from graphtheta.ops.edge.backend.fused import backend_scope
-from graphtheta.ops.edge.codegen.kernel import residuals_of
+from graphtheta.ops.edge.codegen.kernel import saving
 from graphtheta.ops.parallel.pool import set_threads, threads
 
 pytestmark = pytest.mark.fused
@@ -208,6 +208,13 @@ SCORES = {
     "gate as edge value": lambda e: gated(gt.tanh(e.src.s * e.dst.t + e.src.t), e.src.z),
     "softmax, full width": lambda e: gt.softmax(e.src.z * e.dst.y) * e.src.z,
 }
+# scores of which nothing is saved, by the order of the two kernels: those without wide values, and
+# for receivers also those with parameters on the edges
+WITHOUT = ("softmax alone", "softmax, full width")
+NOT_SAVED = {
+    "receivers first": WITHOUT,
+    "senders first": (*WITHOUT, "softmax", "softmax of much", "gate", "gate made wider"),
+}
 SHAPES = {
     "rowless": lambda e: (
         gt.tanh(parameter(2, 3) * gt.exp(parameter(3)).sum() + 1.0) * e.src.z + parameter(2, 1)
@@ -267,18 +274,21 @@ def test_softmax(name):
 
 
 @pytest.mark.one_in(0, 2)
+@pytest.mark.parametrize("order", NOT_SAVED)
 @pytest.mark.parametrize("name", SCORES)
-def test_what_is_saved_is_what_would_be_computed(name, monkeypatch):
-    """Whatever may be saved for the kernel by senders is saved, worth it or not."""
-    saved = {}
+def test_what_is_saved_is_what_would_be_computed(name, order, monkeypatch):
+    """Whatever one kernel may save for the other is saved, worth it or not."""
+    saved = []
 
     def save(phase, receiver, sender):
-        return saved.setdefault((id(phase), sender), residuals_of(phase, sender))
+        pair = (receiver, sender) if order == "receivers first" else (sender, receiver)
+        saved.append(saving(phase, *pair))
+        return saved[-1]
 
-    monkeypatch.setattr(fused, "worth_saving", save)
+    monkeypatch.setattr(fused, "in_turn", save)
     monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 16)
     both(SCORES[name], direction="both", size=2)
-    assert any(saved.values()) == (name not in ("softmax alone", "softmax, full width"))
+    assert any(second.residuals for _, second in saved) == (name not in NOT_SAVED[order])
 
 
 # those that are no program of their own because of what they leave out or hold

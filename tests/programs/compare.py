@@ -350,9 +350,9 @@ def view_of(case: Case, partition: Partition, layers: Layers) -> GraphView:
 def bounds(changed: Mapping[str, int]) -> Iterator[None]:
     """Change bounds of the planner and the code generator; programs of others are forgotten."""
     before = {name: getattr(BOUNDS[name], name) for name in changed if name in BOUNDS}
-    worth = fused.worth_saving
-    if changed.get("SAVE"):
-        fused.worth_saving = lambda phase, receiver, sender: kernel.residuals_of(phase, sender)
+    in_turn = fused.in_turn
+    if order := changed.get("SAVE"):
+        fused.in_turn = lambda phase, *pair: kernel.saving(phase, *pair[:: -1 if order == 2 else 1])
     for name in before:
         setattr(BOUNDS[name], name, changed[name])
     try:
@@ -360,7 +360,7 @@ def bounds(changed: Mapping[str, int]) -> Iterator[None]:
     finally:
         for name, x in before.items():
             setattr(BOUNDS[name], name, x)
-        fused.worth_saving = worth
+        fused.in_turn = in_turn
 
 
 def forget() -> None:

@@ -1141,7 +1141,8 @@ class Drawer:
         if rng.random() < 0.3:
             found["MOST_SAVED"] = rng.choice((2, 4, 64))
         if rng.random() < 0.6:
-            found["SAVE"] = 1
+            # by receivers for senders, or the other way round
+            found["SAVE"] = rng.choice((1, 2))
         if rng.random() < 0.3 and "lazy" not in self.without:
             # in between, ranks with few rows compute at once what others defer
             found["SMALLEST"] = rng.choice((1, 1, 2, 4, 8, 16))

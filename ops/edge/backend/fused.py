@@ -35,15 +35,14 @@ from ..codegen import (
     FIXED,
     TABLES,
     Kernel,
-    Residuals,
     Variant,
     edges_ahead,
     generate,
+    in_turn,
     lowering_of,
     numbers,
     saved_at_most,
     unsupported,
-    worth_saving,
 )
 from ..program import EdgeProgram, Phase
 from .edges import EdgeLists
@@ -105,9 +104,7 @@ def fallbacks(program: EdgeProgram) -> list[str]:
 
 
 def saved_width(phase: Phase) -> int:
-    """Numbers per edge that backward saves at most, from the kernel by receivers to the kernel by
-    senders.
-    """
+    """Numbers per edge that the first backward kernel saves for the second one at most."""
     if not usable(phase):
         return 0
     return saved_at_most(phase.grouped.product_first if phase.grouped else phase)
@@ -222,17 +219,20 @@ def backward(
         )
         if wanted and lists is not None and int(lists.ptr[-1])
     ]
-    residuals = _residuals(phase, *(variant for _, variant in sweeps)) if len(sweeps) == 2 else ()
-    if residuals:
-        arrays["kept"] = buffers.empty(
-            (int(receivers.ptr[-1]), numbers(phase, residuals)), sweeps[0][1].dtype
-        )
-    for lists, variant in sweeps:
+    variants = [variant for _, variant in sweeps]
+    if len(variants) == 2:
+        variants = _in_turn(phase, *variants)
+        saved = variants[0].residuals
+        if saved:
+            shape = int(receivers.ptr[-1]), numbers(phase, saved)
+            arrays["kept"] = buffers.empty(shape, variants[0].dtype)
+    lists_of = {variant.mode: lists for lists, variant in sweeps}
+    for variant in variants:
         _sweep_back(
             phase=phase,
-            variant=replace(variant, residuals=residuals) if residuals else variant,
+            variant=variant,
             columns=columns,
-            lists=lists,
+            lists=lists_of[variant.mode],
             edge_gid=edge_gid,
             constants=values,
             arrays=arrays,
@@ -433,11 +433,12 @@ def _variant(
     )
 
 
-def _residuals(phase: Phase, receiver: Variant, sender: Variant) -> Residuals:
-    """What the kernel by receivers saves for the kernel by senders."""
-    planned: dict[tuple[Variant, Variant], Residuals] = phase.__dict__.setdefault("_residuals", {})
+def _in_turn(phase: Phase, receiver: Variant, sender: Variant) -> tuple[Variant, Variant]:
+    """The two backward kernels in the order in which they run."""
+    planned: dict[tuple[Variant, Variant], tuple[Variant, Variant]]
+    planned = phase.__dict__.setdefault("_in_turn", {})
     if (receiver, sender) not in planned:
-        planned[receiver, sender] = worth_saving(phase, receiver, sender)
+        planned[receiver, sender] = in_turn(phase, receiver, sender)
     return planned[receiver, sender]
 
 
@@ -485,6 +486,7 @@ def _run(
             i=i, e=e, columns=columns, constants=constants, dtype=variant.dtype, kernel=kernel
         )
     values |= _tables(phase, kernel, values)
+    values |= _together({name: values[name] for name in kernel.together})
     values |= partial or {}
     # later parts of a hub sum into spill rows
     spill_values = {name: _flat(x) for name, x in (spill or {}).items()}
@@ -572,6 +574,29 @@ def _tables(phase: Phase, kernel: Kernel, values: dict[str, Any]) -> dict[str, A
         for name, column in columns.items()
         if column in values
     }
+
+
+def _together(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same rows side by side, so that an edge reads a single cache line of them all."""
+    if not arrays:
+        return {}
+    (dtype,) = {x.dtype for x in arrays.values()}
+    ends = np.cumsum([x.shape[1] for x in arrays.values()])
+    # rows of a power of two begin with a line or lie in one
+    width = 1 << int(ends[-1] - 1).bit_length()
+    n = min(map(len, arrays.values()))
+    rows = buffers.empty((n, width), dtype)
+    parts = {
+        name: rows[:, end - x.shape[1] : end]
+        for (name, x), end in zip(arrays.items(), ends, strict=True)
+    }
+
+    def copy(b: int, begin: int, end: int) -> None:
+        for name, part in parts.items():
+            part[begin:end] = arrays[name][begin:end]
+
+    buffers.by_blocks(copy, n, width)
+    return parts
 
 
 def _matrix(shape: tuple[int, ...], transposed: bool = False) -> tuple[int, int]:

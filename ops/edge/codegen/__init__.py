@@ -16,8 +16,8 @@ space.
 ``Registers`` saves values and sums; ``Gradients`` backpropagates; ``Messages`` computes totals;
 ``kernel`` puts these parts together. Elementwise operations have a scalar form. All others have a
 lowering, registered by operation (``lowering``) or by aggregator (``aggregate``) in the files that
-are imported here. ``boundary`` decides which residuals the kernel by receivers saves for the one
-by senders.
+are imported here. ``boundary`` decides which residuals the first of the two backward kernels saves
+for the second one.
 """
 
 if __name__ != "graphtheta.ops.edge.codegen":
@@ -39,23 +39,22 @@ from . import (  # noqa: F401  (register)
     variance,
 )
 from .boundary import numbers
-from .kernel import FIXED, Kernel, generate, saved_at_most, unsupported, worth_saving
+from .kernel import FIXED, Kernel, generate, in_turn, saved_at_most, unsupported
 from .lowering import lowering_of
 from .prefetch import edges_ahead
 from .values import TABLES
-from .variant import Residuals, Variant
+from .variant import Variant
 
 __all__ = [
     "FIXED",
     "TABLES",
     "Kernel",
-    "Residuals",
     "Variant",
     "edges_ahead",
     "generate",
+    "in_turn",
     "lowering_of",
     "numbers",
     "saved_at_most",
     "unsupported",
-    "worth_saving",
 ]

@@ -36,9 +36,7 @@ class Gradients:
         self.loaded: set[int] = set()
         variant = self.values.variant
         self.stored = (
-            {n for kind, n in variant.residuals if kind == "gradient"}
-            if variant.mode == "receiver"
-            else set()
+            {n for kind, n in variant.residuals if kind == "gradient"} if variant.saves else set()
         )
         self.weights: dict[int, RegisterBuffer] = {}
 

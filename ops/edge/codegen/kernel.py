@@ -49,7 +49,7 @@ from .boundary import Boundary, numbers, paths
 from .gradients import Gradients
 from .lowering import lowering_of
 from .messages import Messages
-from .prefetch import lines_of_edge, prefetches, scattered_reads
+from .prefetch import lines_of_edge, prefetches, scattered_reads, side_by_side
 from .registers import Registers
 from .values import TABLES, Values
 from .variant import Residuals, Variant
@@ -93,6 +93,7 @@ class Kernel:
         buffers: Scratch arrays among them, as length and dtype; no two threads may share them.
         lines: Cache lines that an edge reads at scattered rows.
         scattered: Arguments that they are in.
+        together: Those of them whose rows are read side by side.
         scratch: The same as ``buffers``, as position, length and dtype.
         tables: Arguments that are columns as matrices of the rows of tables.
     """
@@ -106,6 +107,7 @@ class Kernel:
     buffers: dict[str, tuple[int, str]]
     lines: int
     scattered: list[str]
+    together: list[str]
     scratch: list[tuple[int, int, str]] = field(init=False)
     tables: list[str] = field(init=False)
 
@@ -174,48 +176,60 @@ def _integer(e: Expr) -> bool:
 
 
 def saved_at_most(phase: Phase) -> int:
-    """Residuals per edge between the two backward kernels, if all source columns get a gradient."""
-    wanted = frozenset(
-        e.leaf for e in phase.order if e.leaf is not None and e.leaf[0] == "src" and e.requires_grad
-    )
-    totals = tuple(phase.aggregators), tuple(phase.outputs)
-    return numbers(
-        phase,
-        residuals_of(
+    """Residuals per edge between the two backward kernels, if all columns get a gradient."""
+    leaves = [e.leaf for e in phase.order if e.leaf is not None and e.requires_grad]
+    return max(
+        numbers(
             phase,
-            Variant(
-                mode="sender",
-                listed=False,
-                training=True,
-                weighted=False,
-                carried=frozenset(),
-                wanted=wanted,
-                totals=totals,
-                dtype=phase.dtype.name,
+            residuals_of(
+                phase,
+                Variant(
+                    mode=mode,
+                    listed=False,
+                    training=True,
+                    weighted=False,
+                    carried=frozenset(),
+                    wanted=frozenset(leaf for leaf in leaves if leaf[0] in ends),
+                    totals=(tuple(phase.aggregators), tuple(phase.outputs)),
+                    dtype=phase.dtype.name,
+                ),
             ),
-        ),
+        )
+        for mode, ends in (("sender", ("src",)), ("receiver", ("dst", "edge")))
     )
 
 
-def residuals_of(phase: Phase, sender: Variant) -> Residuals:
-    """What the kernel by receivers may save for the kernel by senders."""
-    values = values_of(phase, sender)
+def residuals_of(phase: Phase, second: Variant) -> Residuals:
+    """What the first backward kernel may save for the second one; nothing for one with gradients
+    of parameters, whose rules read wide values.
+    """
+    if any(kind == "const" for kind, _ in second.wanted):
+        return ()
+    values = values_of(phase, second)
     return Boundary(values, paths(values)).residuals
 
 
-def worth_saving(phase: Phase, receiver: Variant, sender: Variant) -> Residuals:
-    """What the kernel by receivers should save.
+def in_turn(phase: Phase, receiver: Variant, sender: Variant) -> tuple[Variant, Variant]:
+    """The two backward kernels in the order in which they run, with what the first one saves.
 
-    They must replace more scattered cache lines than the row of residuals takes.
+    Of both orders, and of kernels that save nothing, those are chosen that read least scattered
+    cache lines per edge, the rows of residuals among them.
     """
-    residuals = residuals_of(phase, sender)
-    if not residuals:
-        return ()
-    lines_without, lines_with = (
-        sum(generate(phase, replace(v, residuals=choice)).lines for v in (receiver, sender))
-        for choice in ((), residuals)
+    choices = [
+        (receiver, sender),
+        saving(phase, receiver, sender),
+        saving(phase, sender, receiver),
+    ]
+    return min(choices, key=lambda pair: sum(generate(phase, v).lines for v in pair))
+
+
+def saving(phase: Phase, first: Variant, second: Variant) -> tuple[Variant, Variant]:
+    """Two backward kernels of which the first one saves what it may for the second one."""
+    residuals = residuals_of(phase, second)
+    return (
+        replace(first, residuals=residuals, saves=bool(residuals)),
+        replace(second, residuals=residuals),
     )
-    return residuals if lines_with < lines_without else ()
 
 
 def values_of(phase: Phase, variant: Variant) -> Values:
@@ -238,14 +252,14 @@ def generate(phase: Phase, variant: Variant) -> Kernel:
         registers.save(_roots(phase, variant, gradients))
         messages.seed()
         gradients.backpropagate()
-        if variant.mode == "receiver":
+        if variant.saves:
             gradients.store_residuals()
     return _assembled(values)
 
 
 def _roots(phase: Phase, variant: Variant, gradients: Gradients) -> list[Expr]:
     """The values that a backward kernel evaluates."""
-    if variant.mode == "sender" and variant.residuals:
+    if variant.residuals and not variant.saves:
         return gradients.load_residuals()
     roots = [
         *(e for n in variant.totals[0] for e in phase.parts[n]),
@@ -304,6 +318,7 @@ def _assembled(values: Values) -> Kernel:
         buffers=source.buffers,
         lines=lines_of_edge(values),
         scattered=scattered,
+        together=side_by_side(values),
     )
 
 

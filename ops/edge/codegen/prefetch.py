@@ -12,6 +12,8 @@ from .values import TABLES, Values
 AHEAD = 8
 MOST_LINES = 16
 LINE = 64
+# most bytes of a row that is copied beside others
+NARROW = 16
 # bytes of arrays that stay in a second-level cache, where a prefetch takes longer than it saves
 NEAR = 1 << 19
 
@@ -40,7 +42,10 @@ def prefetches(values: Values) -> list[str]:
                 else "    sl = start + el"
             ),
         ]
+    together = side_by_side(values)
     for name, row, size in scattered:
+        if name in together[1:]:
+            continue
         lines.append(f"    far_{name} = {row}")
         lines += [
             f"    prefetch({name}, far_{name}, {line})"
@@ -58,7 +63,31 @@ def edges_ahead(n_bytes: int) -> int:
 
 def lines_of_edge(values: Values) -> int:
     """Cache lines that an edge reads at scattered rows."""
-    return sum(-(-size // LINE) for _, _, size in scattered_reads(values))
+    together = side_by_side(values)[1:]
+    return sum(
+        -(-size // LINE) for name, _, size in scattered_reads(values) if name not in together
+    )
+
+
+def side_by_side(values: Values) -> list[str]:
+    """Arrays of narrow scattered rows, all of the same end, that the back end copies into one cache
+    line per row; nothing for a single one.
+    """
+    variant = values.variant
+    item = np.dtype(variant.dtype).itemsize
+    floats = {
+        f"{e.leaf[0]}{n}"
+        for n, e in enumerate(values.phase.order)
+        if e.leaf is not None and e.dtype.name == variant.dtype and id(e) not in values.tables
+    }
+    names = list[str]()
+    room = LINE
+    for name, row, size in scattered_reads(values):
+        is_float = name in floats or (name.startswith("spread_") and not name.endswith("_edge"))
+        if is_float and row == "far" and item <= size <= min(room, NARROW):
+            names.append(name)
+            room -= size
+    return names if len(names) > 1 else []
 
 
 def scattered_reads(values: Values) -> list[tuple[str, str, int]]:

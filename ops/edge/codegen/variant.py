@@ -22,7 +22,8 @@ class Variant:
         wanted: Leaves whose gradients this kernel computes, as (kind, name).
         totals: Totals with a gradient, and output values with one.
         dtype: Of the numbers.
-        residuals: What the kernel by receivers saves for the one by senders.
+        residuals: What the first of the two backward kernels saves for the second one.
+        saves: Whether it is the first one.
         in_place: Columns that are read through a row list, as (kind, name).
         typed: Edge values that are stored as ``TypedRows``, as (kind, name).
         in_order: Whether edge values are in the order in which the kernel visits edges.
@@ -39,6 +40,7 @@ class Variant:
     totals: tuple[tuple[str, ...], tuple[str, ...]]
     dtype: str
     residuals: Residuals = ()
+    saves: bool = False
     in_place: frozenset[tuple[str, str]] = frozenset()
     typed: frozenset[tuple[str, str]] = frozenset()
     in_order: bool = False
