@@ -162,6 +162,21 @@ POLICIES = {
 }
 TABLES = {
     # speed beside other libraries
+    "values": Table(
+        "values",
+        {
+            "graph": "{graph}",
+            "model": "{model}",
+            "times faster": "{times faster}",
+            "MiB": "{MiB}",
+            "bfloat16": "{bfloat16 MiB}",
+            "of memory": "{of memory}",
+            "loss": "{loss}",
+            "bfloat16 loss": "{bfloat16 loss}",
+            "accuracy": "{accuracy:.4f}",
+            "difference": "{difference:+.4f} +- {+-:.4f}",
+        },
+    ),
     "epoch": Table(
         "epoch",
         {"graph": "{graph}", "model": "{model}"}

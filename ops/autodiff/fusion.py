@@ -220,9 +220,7 @@ def _one_type(operands: tuple[Any, ...]) -> bool:
     """Whether all arrays are dense and of one float type."""
     arrays = [a for a in operands if not isinstance(a, (int, float))]
     if not all(
-        not a.sparse
-        if isinstance(a, Var)
-        else isinstance(value_of(a), (np.ndarray, np.generic))
+        not a.sparse if isinstance(a, Var) else isinstance(value_of(a), (np.ndarray, np.generic))
         for a in arrays
     ):
         return False

@@ -64,7 +64,9 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
     "flat": lambda x, p: flatten(x @ p["heads"]) @ p["back"],
     "first rows": lambda x, p: prefix(x @ p["w"], 7) @ p["back"],
     "means": lambda x, p: mean(reshape(x * p["b"], 4, 6)) + mean(reshape(x, 4, 6)),
-    "batch norm": lambda x, p: relu(batch_norm(x @ p["w"] @ p["back"], p["b"], p["b"], statistics())),
+    "batch norm": lambda x, p: relu(
+        batch_norm(x @ p["w"] @ p["back"], p["b"], p["b"], statistics())
+    ),
     "layer norm": lambda x, p: layer_norm(x * p["b"]) @ p["w"],
 }
 

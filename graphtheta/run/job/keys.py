@@ -559,10 +559,11 @@ class TrainKeys(Options):
         Excludes(("exchange", "history"), "does not reach values that are reused between steps by"),
     ] = "float32"
     """Type in which wide values of nodes are stored and sent, in training and afterwards: float32,
-    or bfloat16, which halves the bytes of dense features of at least 16 numbers, of what edges
-    read of their nodes, and of the gradients of what edges sum. Numbers are rounded at the node, to
-    8 significant bits, wherever it lives. Sums, messages of sums, parameters, their gradients and
-    the optimiser remain float32, and so do sparse features, edge values and narrow columns.
+    or bfloat16, which halves the bytes of dense features of at least 16 numbers, of values of
+    nodes that operations read and backward keeps, of what edges read, and of the gradients of what
+    edges sum. Numbers are rounded at the node, to 8 significant bits, wherever it lives. Sums,
+    messages of sums, results of the model, losses, parameters, their gradients and the optimiser
+    remain float32, and so do sparse features, edge values and narrow columns.
     """
 
 
