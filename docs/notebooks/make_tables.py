@@ -33,5 +33,10 @@ def tables(month, first, n, towns, place):
     write(f"transfers_{month}.csv", ["from", "to", "amount"], transfers)
 
 
-tables("april", first=0, n=900, towns=CITIES, place="city")
-tables("may", first=600, n=600, towns=(*CITIES, "Wien"), place="town")
+def main():
+    tables("april", first=0, n=900, towns=CITIES, place="city")
+    tables("may", first=600, n=600, towns=(*CITIES, "Wien"), place="town")
+
+
+if __name__ == "__main__":
+    main()

@@ -481,8 +481,15 @@ def test_no_folder_and_several_seeds(here: Path, capsys: pytest.CaptureFixture[s
     capsys.readouterr()
     assert (
         main(["report", "many"]) == 2
-        and "give one of them, such as many/seed-0" in capsys.readouterr().err
+        and "many holds runs of several seeds; give one of them, such as many/seed-0"
+        in capsys.readouterr().err
     )
+    # and of a folder of any runs
+    run(1, out="all/mine", epochs=1)
+    capsys.readouterr()
+    for command in ("report", "evaluate", "predict"):
+        assert main([command, "all"]) == 2
+        assert "all holds runs; give one of them, such as all/mine" in capsys.readouterr().err
 
 
 def test_without_matplotlib(

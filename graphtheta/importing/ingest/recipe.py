@@ -92,8 +92,8 @@ def recipe_of(like: str | os.PathLike[str]) -> tuple[Recipe, str]:
         dataset = str(read_mapping(path / JOB_FILE).get("dataset", ""))
         if not is_store(Path(dataset)):
             raise ConfigError(
-                f"like (--like): {path} was trained on '{dataset}', which is no store in this folder,"
-                " or on a graph that was given in Python; give the store itself, by its path"
+                f"like (--like): {path} was trained on '{dataset}', which is no store in this"
+                " folder, or on a graph that was given in Python; give the store itself, by its path"
             )
         path = Path(dataset)
     if not is_store(path):

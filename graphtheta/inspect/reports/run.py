@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from graphtheta.base.regular import read_regular
 from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
-from graphtheta.errors import ConfigError, FormatError
+from graphtheta.errors import FormatError
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.keyfile import JOB_FILE
 from graphtheta.run.job.run_files import METRICS_FILE, PROFILE_FILE, RESULT_FILE, missing
@@ -61,13 +61,8 @@ def read_run(folder: Path) -> Run:
         ConfigError: The folder holds no run.
         FormatError: A file in it is damaged.
     """
-    seeds = sorted(folder.glob("seed-*"))
     for name in (JOB_FILE, METRICS_FILE):
         if not (folder / name).is_file():
-            if seeds:
-                raise ConfigError(
-                    f"{folder} holds runs of several seeds; give one of them, such as {seeds[0]}"
-                )
             raise missing(folder, name)
     rows = [
         _record(line, f"{folder / METRICS_FILE}: line {i}", ROW)

@@ -40,12 +40,7 @@ def job_of(run: str | Path, keys: dict[str, Any], trust: bool = False) -> Job:
         ConfigError: The folder holds no finished run, a key is not allowed or only read in
             training, or the job names a file that may not run.
     """
-    seeds = sorted(Path(run).glob("seed-*"))
     for name in (JOB_FILE, WEIGHTS):
-        if seeds and not Path(run, name).is_file():
-            raise ConfigError(
-                f"{run} holds runs of several seeds; give one of them, such as {seeds[0]}"
-            )
         if not Path(run, name).is_file():
             raise missing(run, name)
     job = Job.from_yaml(Path(run, JOB_FILE))
