@@ -4,7 +4,6 @@ import csv
 import random
 from datetime import date, timedelta
 
-random.seed(4)
 CITIES = ("Bern", "Oslo", "Rome")
 
 
@@ -34,6 +33,7 @@ def tables(month, first, n, towns, place):
 
 
 def main():
+    random.seed(4)
     tables("april", first=0, n=900, towns=CITIES, place="city")
     tables("may", first=600, n=600, towns=(*CITIES, "Wien"), place="town")
 

@@ -93,7 +93,8 @@ def recipe_of(like: str | os.PathLike[str]) -> tuple[Recipe, str]:
         if not is_store(Path(dataset)):
             raise ConfigError(
                 f"like (--like): {path} was trained on '{dataset}', which is no store in this"
-                " folder, or on a graph that was given in Python; give the store itself, by its path"
+                " folder, or on a graph that was given in Python; give the store itself, by its"
+                " path"
             )
         path = Path(dataset)
     if not is_store(path):
