@@ -119,12 +119,17 @@ def draw(seed: int, number: int, attempt: int = 0, fused: float = 0.85) -> Plan:
             {"negatives": 2},
         ]
         keys |= odd[rng.integers(len(odd))]
+    ranks = int(rng.integers(2, 6))
+    if strategy == "global" and rng.random() < 0.25:
+        # any number of ranks must choose the same
+        keys = {key: value for key, value in keys.items() if key != "precompute"}
+        keys["strategy"] = "auto"
     return Plan(
         number=number,
         attempt=attempt,
         graph=GRAPHS[(number * 2 + number // len(GRAPHS)) % len(GRAPHS)],
         targets=targets,
-        ranks=int(rng.integers(2, 6)),
+        ranks=ranks,
         keys=keys,
         seed=seed,
     )
