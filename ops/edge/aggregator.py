@@ -93,9 +93,10 @@ class Aggregator(Accumulator, ABC):
             done to the total instead.
         partial: Columns of the state that other workers return to the master; None for all.
         shared: Columns of the state that they receive from it before a further pass.
-        saved: Columns of the state that ``backward_state`` reads; None for all.
+        saved: Columns of the state that ``backward_state`` reads; None for all. They alone are kept
+            for backward. A class with a ``backward_state`` of its own does not inherit them.
         reads_total: Whether ``backward_state`` reads the total, which may have been rounded to
-            bfloat16 then.
+            bfloat16 then; otherwise it is given None. Inherited as ``saved``.
         weighted: Whether importance weights count; False for a statistic of the sample itself, such
             as its largest message.
     """
@@ -107,6 +108,13 @@ class Aggregator(Accumulator, ABC):
     saved: tuple[str, ...] | None = None
     reads_total = True
     weighted = True
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        own = vars(cls)
+        if "backward_state" in own:
+            cls.saved = own.get("saved")
+            cls.reads_total = own.get("reads_total", True)
 
     @abstractmethod
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
@@ -231,6 +239,7 @@ class Mean(Sum):
 
     name = "mean"
     saved = ("weight",)
+    reads_total = False
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
         return {"sum": buffers.full((n, *shapes[0]), 0, dtype), "weight": np.zeros(n, dtype)}

@@ -59,7 +59,7 @@ def numbers(agg, out):
 
 def gradients(agg, state, out, g, row, parts, gid, scale=None):
     g = np.stack([g, g], -1) if agg is LOG_SUM_EXP else g
-    columns = agg.backward_state(state, out, g)
+    columns = agg.backward_state(agg.saved_state(state), out if agg.reads_total else None, g)
     return agg.backward({c: x[row] for c, x in columns.items()}, parts, gid, scale)
 
 
@@ -423,3 +423,20 @@ def test_the_deviation_of_other_messages_has_the_slope_of_a_unit_vector():
 def test_the_deviation_of_nan_is_nan():
     _, out = total(DEVIATION, 1, np.zeros(2, int), [np.array([[np.nan], [1.0]])], np.arange(2))
     assert np.isnan(out).all()
+
+
+def test_a_class_of_its_own_rule_is_given_all_it_may_read() -> None:
+    class Squares(type(BUILT_IN[0])):
+        name = "squares"
+
+        def backward_state(self, state, total, g):
+            return {"g": 2 * g * state["sum"] * total}
+
+    class Same(type(BUILT_IN[0])):
+        name = "same"
+
+    state = {"sum": np.ones((2, 3))}
+    assert Squares().saved_state(state) == state
+    assert Squares.reads_total
+    assert Same().saved_state(state) == {}
+    assert not Same.reads_total
