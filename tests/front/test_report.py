@@ -556,7 +556,8 @@ def test_pictures_of_a_run_are_the_same_when_drawn_again() -> None:
         {"epoch": i, "step": i, "loss": 1.0, "val_loss": float("nan"), "val_accuracy": 0.5}
         for i in (1, 2)
     ]
-    assert chart.curves(rows, 2) == chart.curves(rows, 2)
+    run = {"": chart.Curve(rows, 2)}
+    assert chart.curves(run, ["loss", "accuracy"]) == chart.curves(run, ["loss", "accuracy"])
 
 
 def test_audits_are_drawn() -> None:
