@@ -78,7 +78,7 @@ def curves(runs: Mapping[str, Curve], names: Iterable[str]) -> str:
     every = list(fig.subplots(lines, columns, squeeze=False).flat)
     for axes, name in zip(every, shown, strict=False):
         if len(runs) == 1:
-            _plot_splits(axes, *runs.values(), name)
+            _plot_splits(axes, next(iter(runs.values())), name)
         else:
             _plot_runs(axes, runs, name)
         axes.legend(frameon=False, loc="best")
