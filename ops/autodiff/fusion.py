@@ -260,7 +260,7 @@ class _Fused:
         unit = [tuple(d == 1 for d in _trailing(x)) for x in (*self.leaves, *self._steps)]
         self.structure = Structure(tuple(self._leaf(x) for x in self.leaves), steps, tuple(unit))
         self.values = [_plain(x, root.dtype) for x in self.leaves]
-        self.lists = [x.in_place.rows for x in self.leaves if _is_listed(x)]
+        self.lists = [rows.rows for x in self.leaves if (rows := _listed(x)) is not None]
         self.inputs = [x.source if isinstance(x, _Whole) else x for x in self.leaves]
         self.n = root.shape[0]
         self.shape = root.shape
@@ -293,7 +293,7 @@ class _Fused:
     def _leaf(self, x: Any) -> Leaf:
         if isinstance(x, (int, float)):
             return Leaf("number")
-        if _is_listed(x):
+        if _listed(x) is not None:
             return Leaf("listed")
         return Leaf("whole" if isinstance(x, _Whole) else "row", needs_grad(x))
 
@@ -453,17 +453,17 @@ def _plain(x: Any, dtype: np.dtype) -> Any:
         return dtype.type(x)
     if isinstance(x, _Whole):
         return np.ascontiguousarray(x.array).reshape(-1)
-    if _is_listed(x):
-        return _by_rows(x.in_place.array)
+    if (listed := _listed(x)) is not None:
+        return _by_rows(listed.array)
     rows = operand_of(x)
     if isinstance(rows, RowList):
         return RowList(_by_rows(rows.array), rows.rows)
     return _by_rows(rows)
 
 
-def _is_listed(x: Any) -> TypeGuard[StoredRows]:
-    """Whether kernels read the rows of a leaf where they are stored."""
-    return isinstance(x, StoredRows) and x.short is None and x.in_place is not None
+def _listed(x: Any) -> RowList | None:
+    """The rows of a leaf where kernels read them, if that is where they are stored."""
+    return x.in_place if isinstance(x, StoredRows) and x.short is None else None
 
 
 def _float_rows(x: ArrayOrList, begin: int, end: int) -> np.ndarray:

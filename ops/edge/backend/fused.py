@@ -219,7 +219,7 @@ def backward(
         )
         if wanted and lists is not None and int(lists.ptr[-1])
     ]
-    variants = [variant for _, variant in sweeps]
+    variants = tuple(variant for _, variant in sweeps)
     if len(variants) == 2:
         variants = _in_turn(phase, *variants)
         saved = variants[0].residuals
