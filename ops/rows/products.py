@@ -36,6 +36,8 @@ _PARTS = 32
 _ROWS = 512
 _MOST_ROWS = 1 << 16
 _ENTRIES = 20
+# most rows whose entries of a column are added one by one in single precision
+_MOST_ENTRIES = 1 << 12
 # rows that BLAS adds in order, in single precision, where one factor is a vector
 _ADDED = 1024
 # least rows of a block of a product: BLAS copies the second factor for each block
@@ -234,7 +236,7 @@ def _sparse_long_product(x: Any, g: Any) -> Any:
     ends[0] = 0
     ends[-1] = x.shape[0]
     dtype = np.result_type(x.dtype, g.dtype)
-    exact = np.float64 if x.shape[0] > count * _MOST_ROWS else dtype
+    exact = np.float64 if x.shape[0] > count * _MOST_ENTRIES else dtype
     parts = np.zeros((count, x.shape[1], g.shape[1]), exact)
     run_parts(
         lambda b: rows_onto(

@@ -449,7 +449,7 @@ def test_stages_in_kernels(part, monkeypatch):
 
 # ---- sums over very many rows
 
-MILLIONS = 4_000_000
+MILLIONS = 2_000_000
 SUMS = {
     "add": lambda x, p, i: x + p,
     "mul": lambda x, p, i: (x + 1) * p,
