@@ -276,11 +276,10 @@ def _own_columns(layer: PerRelation, attr: Any) -> dict[int, slice]:
     Raises:
         DataError: There are other columns than those that the layers read.
     """
-    widths = {
-        code: part.weight_edge.shape[0]
-        for code, part in sorted(layer.layers.items())
-        if getattr(part, "weight_edge", None) is not None
+    matrices = {
+        code: getattr(part, "weight_edge", None) for code, part in sorted(layer.layers.items())
     }
+    widths = {code: matrix.shape[0] for code, matrix in matrices.items() if matrix is not None}
     if attr is None or set(widths.values()) <= {attr.shape[1]}:
         return {}
     ends = np.cumsum([*widths.values()]).tolist()
