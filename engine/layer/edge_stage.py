@@ -380,7 +380,7 @@ class _PhaseRun:
                     c: self._stored(x)
                     for c, x in agg.backward_state(
                         self.states[n],
-                        self.totals[n].value if n in self.totals else None,
+                        self._total(n),
                         total_grads[n],
                     ).items()
                 }
@@ -424,6 +424,10 @@ class _PhaseRun:
                 returning[0].end(lambda rows, part: add_into(grads.src, rows, part))
                 returning[1].end(lambda rows, part: add_into(grads.dst, rows, part))
         return [*self._as_sources(grads), *learned]
+
+    def _total(self, name: str) -> Any:
+        """A total as backward reads it; None if it does not."""
+        return self.totals[name].value if name in self.totals else None
 
     def _zero_grads(self) -> PhaseColumns:
         """Arrays to add gradients to, only for what needs one."""

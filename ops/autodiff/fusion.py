@@ -116,7 +116,8 @@ class Deferred(Var):
         self.readers = 0
         self.length: int = 1 + sum(a.length for a in args if is_open(a))
 
-    @property
+    # nobody sets it
+    @property  # type: ignore[misc]
     def value(self) -> Any:
         if self._stored is None:
             _compute(self, self._dtype)

@@ -68,7 +68,8 @@ class StoredRows(Var):
         self.name = name
         self.made_in = None
 
-    @property
+    # nobody sets it
+    @property  # type: ignore[misc]
     def value(self) -> Any:
         return as_float(self._rows())
 

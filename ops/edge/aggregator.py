@@ -197,7 +197,7 @@ class Sum(Aggregator):
 
     name = "sum"
     linear = True
-    saved = ()
+    saved: tuple[str, ...] | None = ()
     reads_total = False
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
