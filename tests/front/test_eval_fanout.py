@@ -11,6 +11,7 @@ from typing import Any
 import graphs
 import numpy as np
 import pytest
+from ties import tolerance
 
 import graphtheta as gt
 from graphtheta.__main__ import main
@@ -115,7 +116,9 @@ def close(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> bool:
     return len(found) == len(expected) and all(
         a.keys() == b.keys()
         and all(
-            a[name] == b[name] if isinstance(a[name], str) else np.isclose(a[name], b[name], 1e-9)
+            a[name] == b[name]
+            if isinstance(a[name], str)
+            else np.isclose(a[name], b[name], 1e-9, atol=tolerance(name, 1e-8))
             for name in a
         )
         for a, b in zip(found, expected, strict=True)

@@ -19,11 +19,13 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
+from graphtheta.__main__ import main
 from graphtheta.base.costs import POST
 from graphtheta.cli.plan import plan
 from graphtheta.engine.comm.channel import Tag
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import SimComm, run_simulated
+from graphtheta.engine.runtime.start import run_main
 from graphtheta.engine.train.step import Training
 from graphtheta.inspect.planning import messages, rehearsal
 from graphtheta.inspect.planning import skeleton as skeletons
@@ -389,10 +391,10 @@ def test_a_plan_is_made_in_a_process_that_compiles_and_measures_nothing(
         lambda found, check: (started.append(found), subprocess.CompletedProcess(found, 7))[1],
     )
     argv = ["--dataset", "ring:n=64", "--backend", "reference", "--strategies", "global", *words]
-    assert plan(argv) == (7 if apart else 0)
+    assert main(["plan", *argv]) == (7 if apart else 0)
     assert len(started) == apart and all(found[3:] == argv for found in started)
     assert ("shortest epoch" in capsys.readouterr().out) != apart
-    assert plan(argv, True) == 0 and len(started) == apart
+    assert run_main(plan(argv, ready=True)) == 0 and len(started) == apart
 
 
 def test_kernels_that_are_loaded_are_not_compiled(

@@ -252,7 +252,7 @@ PLANTED = (
     ),
     Planted(
         "the parts of a hub not merged",
-        "edge.backend.fused:backward",
+        "edge.backend.fused:_sweep_back",
         "into[name][row] += x[i]",
         "pass",
     ),

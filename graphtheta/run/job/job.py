@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     def _read_decay(cls, value: Any) -> Any:
         if value == "auto":
             return value
-        if not is_number(str(value)) or not 0 <= float(value) <= LARGEST_NUMBER:
+        if not is_number(str(value)) or not 0 <= float(value) < inf:
             raise ValueError("expected a number of at least 0, or auto")
         return float(value)
 
