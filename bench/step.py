@@ -188,8 +188,7 @@ class Split:
         """
         from numba.core.dispatcher import Dispatcher
 
-        from graphtheta.engine.store.prefix import PrefixReader
-        from graphtheta.engine.store.store import ColumnStore
+        from graphtheta.engine.store.store import ColumnStore, PrefixReader
         from graphtheta.ops.autodiff.gradients import Gradients
         from graphtheta.ops.autodiff.primitive import PRIMITIVES
         from graphtheta.ops.edge import aggregator

@@ -98,6 +98,8 @@ def warm_up(jobs: list[Job], comm: Comm) -> tuple[int, float]:
             graph=small(load_graph(job)), job=shortened(job).without_dataset(), comm=comm
         )
         trainer.fit()
+        # a run is written with it
+        trainer.class_report()
         logger.info(f"{job.model} with {job.strategy} batches: {kernels() - before} kernels so far")
     comm.barrier()
     return kernels() - before, perf_counter() - began

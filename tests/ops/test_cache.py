@@ -361,7 +361,7 @@ KERNELS = {
 CHANGES = [
     ("kernels.decay", "def exp_down(x", "def  exp_down(x", {"loss", "elementwise"}),
     ("kernels.hash", "COLUMN = ", "COLUMN = 2 * ", {"sampling", "edge", "elementwise"}),
-    ("kernels.prefetch", "LINE = 64", "LINE = 32", {"sampling", "edge"}),
+    ("kernels.prefetch", "LINE = 64", "LINE = 32", {"sampling", "edge", "elementwise"}),
     ("kernels.lanes", "def vector(", "def  vector(", {"edge", "elementwise"}),
     ("kernels.lane_math", "def raised(", "def  raised(", {"edge"}),
     ("compile.entry", "def entry(", "def  entry(", {"edge"}),

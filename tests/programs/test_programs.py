@@ -57,7 +57,7 @@ def test_programs_that_were_wrong(name):
 
 
 @pytest.mark.second
-def test_compiled_kernels_give_the_numbers_of_the_emulator(back_end):
+def test_compiled_kernels_give_the_numbers_of_the_emulator():
     case = FOUND["a product with a vector, and then with a matrix"]
     assert compare.differences(case, ("compiled", "threads", "emulator")) == []
 

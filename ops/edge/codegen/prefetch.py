@@ -83,7 +83,9 @@ def side_by_side(values: Values) -> list[str]:
     names = list[str]()
     room = LINE
     for name, row, size in scattered_reads(values):
-        is_float = name in floats or (name.startswith("spread_") and not name.endswith("_edge"))
+        # numbers of edges are integers
+        column = name.rpartition("_")[2] if name.startswith("spread_") else "edge"
+        is_float = name in floats or not column.startswith("edge")
         if is_float and row == "far" and item <= size <= min(room, NARROW):
             names.append(name)
             room -= size
