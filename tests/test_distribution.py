@@ -10,6 +10,7 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 import graphtheta
 
@@ -33,7 +34,9 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the source distribution, and the wheel that is built from it."""
     pytest.importorskip("build")
     folder = tmp_path_factory.mktemp("distributions")
-    words(sys.executable, "-m", "build", "--outdir", str(folder), ".")
+    # two workers that build at once would use one folder in the repository
+    with FileLock(tmp_path_factory.getbasetemp().parent / "distributions.lock"):
+        words(sys.executable, "-m", "build", "--outdir", str(folder), ".")
     return folder
 
 
