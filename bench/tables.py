@@ -231,6 +231,20 @@ TABLES = {
         | RACE
         | {"of the fastest peer, by least": "{of the fastest peer}", "GiB": "{GiB}"},
     ),
+    "time_to_accuracy": Table(
+        "time_to_accuracy",
+        {
+            "graph": "{graph}",
+            "model": "{model}",
+            "contender": "{contender}",
+            "seconds": "{seconds}",
+            "of the best by hand": "{of the best}",
+            "highest accuracy": "{highest:.3f}",
+            "first measured, seconds": "{start}",
+            "chosen": "{note}",
+        },
+        where=lambda row: "contender" in row,
+    ),
     "loader": Table(
         "loader",
         {"made ahead": "{prefetch}"}

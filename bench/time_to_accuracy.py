@@ -6,7 +6,8 @@
 Networks have two layers, 64 wide, with relu and dropout 0.5 between them, and learn by Adam with a
 rate of 0.01 and a weight decay of 0.0005, from equal initial weights, one for each seed. Each
 contender trains for some seconds from arrays in memory, the start included; measuring accuracy
-takes none of them. A run reaches an accuracy when it first measures it. The accuracy to reach is
+takes none of them. A run reaches an accuracy when it first measures it; the results keep the
+points of a curve at which it rises above all before. The accuracy to reach is
 a share of the highest that any strategy here reached on the graph, by the median over the seeds,
 and the seconds to it are medians, too: none if half of the seeds do not reach it.
 """
@@ -106,6 +107,12 @@ def reached(c: Contender, target: float) -> Reached:
     )
 
 
+def risen(curve: np.ndarray) -> list[list[float]]:
+    """The points of a curve, [n, 2], whose accuracy is above that of all points before."""
+    before = np.maximum.accumulate(np.append(-np.inf, curve[:-1, 1]))
+    return [[round(t, 3), round(share, 4)] for t, share in curve[curve[:, 1] > before].tolist()]
+
+
 def rows_of(name: str, model: str, contenders: list[Contender], share: float) -> list[dict]:
     """The rows of a graph; the accuracy to reach is a share of the highest of a strategy here."""
     ran = [c for c in contenders if not c.error]
@@ -127,7 +134,7 @@ def rows_of(name: str, model: str, contenders: list[Contender], share: float) ->
                 "of the best": ratio(found.seconds, best),
                 "note": c.figures.get("chosen", "") if c.name == AUTO else "",
                 "target": target,
-                "curves": [x.tolist() for x in curves_of(c)],
+                "curves": [risen(x) for x in curves_of(c)],
                 "version": c.version,
             }
         )

@@ -9,6 +9,7 @@ from functools import partial
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from accuracy import accuracy
 from bars import bars
 from curves import curves
 from peers import peers
@@ -447,6 +448,7 @@ FIGURES = {
     "compiler": compiler,
     "types": types,
     "peers": peers,
+    "accuracy": accuracy,
     **{
         f"example-{file.stem}": partial(example, file)
         for file in sorted((ROOT / "docs" / "examples" / "results").glob("*.json"))
