@@ -7,10 +7,10 @@ import sys
 import tarfile
 import zipfile
 from configparser import ConfigParser
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 import graphtheta
 
@@ -35,7 +35,8 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("build")
     folder = tmp_path_factory.mktemp("distributions")
     # two workers that build at once would use one folder in the repository
-    with FileLock(tmp_path_factory.getbasetemp().parent / "distributions.lock"):
+    with (tmp_path_factory.getbasetemp().parent / "distributions.lock").open("w") as lock:
+        flock(lock, LOCK_EX)
         words(sys.executable, "-m", "build", "--outdir", str(folder), ".")
     return folder
 
