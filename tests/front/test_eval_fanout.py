@@ -112,13 +112,14 @@ def rows_of(comm: Comm, **keys: Any) -> list[dict[str, Any]]:
     ]
 
 
-def close(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> bool:
+def close(found: list[dict[str, Any]], expected: list[dict[str, Any]], tied: bool) -> bool:
+    """Whether rows are equal to rounding; ranks of tied scores, if there are any, to a tie."""
     return len(found) == len(expected) and all(
         a.keys() == b.keys()
         and all(
             a[name] == b[name]
             if isinstance(a[name], str)
-            else np.isclose(a[name], b[name], 1e-9, atol=tolerance(name, 1e-8))
+            else np.isclose(a[name], b[name], 1e-9, atol=tolerance(name, 1e-8) if tied else 1e-8)
             for name in a
         )
         for a, b in zip(found, expected, strict=True)
@@ -134,7 +135,7 @@ def test_figures_are_those_of_any_number_of_workers(name: str) -> None:
     for size in (2, 3):
         partitioner, masters = graphs.PLACEMENTS[(number + size) % len(graphs.PLACEMENTS)]
         for found in run_simulated(size, rows_of, **keys, partitioner=partitioner, masters=masters):
-            assert close(found, one)
+            assert close(found, one, tied=name == "triples")
     # the same training, measured otherwise
     assert [row["loss"] for row in one] == [row["loss"] for row in exact]
     losses = [[row["val_loss"] for row in rows] for rows in (one, exact)]

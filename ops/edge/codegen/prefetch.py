@@ -83,9 +83,9 @@ def side_by_side(values: Values) -> list[str]:
     names = list[str]()
     room = LINE
     for name, row, size in scattered_reads(values):
-        # numbers of edges are integers
-        column = name.rpartition("_")[2] if name.startswith("spread_") else "edge"
-        is_float = name in floats or not column.startswith("edge")
+        # of the columns of a state, numbers of edges are integers
+        of_state = name.startswith("spread_") and not name.rpartition("_")[2].startswith("edge")
+        is_float = name in floats or of_state
         if is_float and row == "far" and item <= size <= min(room, NARROW):
             names.append(name)
             room -= size
