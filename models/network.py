@@ -146,7 +146,7 @@ class Network(Model):
             run = partial(self._run, segment)
             # the last segment is backpropagated first, so that checkpointing it would save nothing
             h, collected = (
-                recompute(run, graph, h, start)
+                recompute(run, graph, evaluated(h), start)
                 if checkpointed and segment.stop < len(self.layers)
                 else run(graph, h, start)
             )
@@ -155,7 +155,7 @@ class Network(Model):
         h = h if join is None else join(reached)
         h = h if self.end is None else self.end(graph, h)
         if self.head is not None or not self.layers:
-            h = evaluated(self._entered(h))
+            h = self._entered(h)
         h = h if self.readout is None else read_out(self.readout, graph, h)
         h = h if self.head is None else self.head(h)
         out: Var = h if self.decoder is None else self.decoder(graph, h)
@@ -187,11 +187,11 @@ class Network(Model):
 
     # Elementwise operations are lazy, and fused when their result is read. A value with several
     # readers is evaluated before dropout, so that no reader evaluates it again; a value with one
-    # reader is evaluated after dropout, in one pass.
+    # reader is evaluated after dropout, in one pass, or a block at a time if a product reads it.
 
     def _passed(self, h: Any) -> Any:
-        """The evaluated value between two layers, the only one stored between two segments."""
-        return evaluated(h if self._branches else self._drop(h))
+        """The value between two layers, the only one stored between two segments."""
+        return evaluated(h) if self._branches else self._drop(h)
 
     def _entered(self, h: Any) -> Any:
         """The value between two layers as input of the second, or of the readout or head."""

@@ -28,6 +28,7 @@ from graphtheta.errors import ConfigError
 from ..engine.layer.layer import Layer
 from ..engine.layer.ordered import Concat
 from ..engine.layer.staged import Staged
+from ..ops.autodiff.fusion import evaluated
 from ..ops.autodiff.tape import Parameter
 from ..ops.functions.dense import matmul, to_dense
 from ..ops.functions.elementwise import add
@@ -95,7 +96,9 @@ class SAGE(Layer):
         self.sum = sums[aggregator]() if aggregator in sums else aggregator
 
     def transform(self, node: Any) -> dict[str, Any]:
-        return {"z": matmul(node.h, self.neighbour) if self._first(node) else to_dense(node.h)}
+        # computed once, since apply reads it again
+        h = evaluated(node.h)
+        return {"z": matmul(h, self.neighbour) if self._first(node) else to_dense(h)}
 
     def gather(self, edge: Any) -> Any:
         return edge.src.z

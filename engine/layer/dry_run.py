@@ -26,7 +26,6 @@ from ...ops.autodiff.tape import (
     Var,
     Vjp,
     space_of,
-    value_of,
 )
 from ..partition.partition import Partition, empty_partition
 from ..view.hop import Flow, Hop
@@ -89,7 +88,7 @@ class _Watching(Tape):
 
 
 def _shape(x: Any) -> tuple[int, ...]:
-    shape = tuple(getattr(value_of(x), "shape", ()))
+    shape = tuple(getattr(x, "shape", ()))
     return shape[1:] if space_of(x) is not None else shape
 
 

@@ -29,6 +29,7 @@ from graphtheta.base.rng import Purpose
 from ..compile.fusion_code import FusedStep, FusionWriter, Leaf, Structure
 from ..parallel.buffers import PER_NUMBER, by_blocks, empty, row_blocks
 from ..rows.bfloat16 import expanded_rows, round_rows
+from ..rows.computed import ComputedRows
 from ..rows.row_list import ArrayOrList, RowList
 from .operation import Operation
 from .space import RowSpace
@@ -86,6 +87,7 @@ class Deferred(Var):
         "_dtype",
         "args",
         "draw",
+        "fused",
         "length",
         "prim",
         "readers",
@@ -113,6 +115,7 @@ class Deferred(Var):
         self.made_in = self.tape.number
         self.needs_grad = self.tape.record and any(map(needs_grad, args))
         self._stored: np.ndarray | None = None
+        self.fused: _Fused | None = None
         self.readers = 0
         self.length: int = 1 + sum(a.length for a in args if is_open(a))
 
@@ -129,6 +132,17 @@ class Deferred(Var):
             _compute(self, BFLOAT16 if is_rounded(self) else self._dtype)
         return super().short
 
+    def lent(self) -> ComputedRows | None:
+        self.readers += 1
+        # a value that a second operation reads, or one deferred before a checkpointed segment
+        if self.readers > 1 or self.tape is not current():
+            return None
+        fused = _recorded(self)
+        if not fused.is_cheap:
+            return None
+        dtype = np.dtype(BFLOAT16 if is_rounded(self) else self._dtype)
+        return ComputedRows(fused.filling(dtype), lambda: self._stored, self._shape, dtype)
+
     @property
     def sparse(self) -> bool:
         return False
@@ -143,8 +157,8 @@ class Deferred(Var):
 
 
 def is_open(x: Any) -> TypeGuard[Deferred]:
-    """Whether x is deferred and not yet computed."""
-    return isinstance(x, Deferred) and x._stored is None
+    """Whether x is deferred and not yet recorded."""
+    return isinstance(x, Deferred) and x._stored is None and x.fused is None
 
 
 def evaluated(x: Any) -> Any:
@@ -279,6 +293,11 @@ class _Fused:
             leaf.kind == "row" and x.dtype == BFLOAT16
             for leaf, x in zip(self.structure.leaves, self.values, strict=True)
         )
+        # a product may compute them again, in less time than it takes to store and read them
+        self.is_cheap = len(root.shape) == 2 and not any(
+            form is not None and form.costly for form in (step.form for step in steps)
+        )
+        self.is_cheap &= sum(leaf.kind in ("row", "listed") for leaf in self.structure.leaves) <= 2
         self._steps = []
 
     def _visit(self, x: Any) -> None:
@@ -353,21 +372,35 @@ class _Fused:
     def forward(self, dtype: np.dtype) -> np.ndarray:
         """The result, in its float type or rounded to ``BFLOAT16``."""
         out = empty(self.shape, dtype)
-        kernel = self.code.forward(self.dtype)
         rows = out.reshape(self.n, prod(self.shape[1:]))
+        self._run(
+            kernel=self._forward_kernel(dtype),
+            rest=lambda b, part: [rows[part]],
+            cut=dtype == BFLOAT16 or self.rounded,
+        )
+        return out
+
+    def filling(self, dtype: np.dtype) -> Callable[[int, int, np.ndarray], None]:
+        """A function from two bounds of rows and an array, which it fills with these rows of the
+        result, [n, d].
+        """
+        kernel = self._forward_kernel(dtype)
+
+        def fill(begin: int, end: int, out: np.ndarray) -> None:
+            kernel(0, end - begin, *self._of_rows(begin, end), out)
+
+        return fill
+
+    def _forward_kernel(self, dtype: np.dtype) -> Callable[..., None]:
+        """Fills rows in the float type, or rows of ``BFLOAT16`` that begin with the first."""
+        kernel = self.code.forward(self.dtype)
 
         def rounding(begin: int, end: int, *arguments: Any) -> None:
-            block = np.empty((end, rows.shape[1]), self.dtype)
+            block = np.empty((end, arguments[-1].shape[1]), self.dtype)
             kernel(begin, end, *arguments[:-1], block)
             round_rows(block, arguments[-1])
 
-        short = dtype == BFLOAT16
-        self._run(
-            kernel=rounding if short else kernel,
-            rest=lambda b, part: [rows[part]],
-            cut=short or self.rounded,
-        )
-        return out
+        return rounding if dtype == BFLOAT16 else kernel
 
     def backward(self, gradient: np.ndarray) -> list[Any]:
         """One gradient per leaf; None where the leaf requires none."""
@@ -489,12 +522,20 @@ def _by_rows(value: np.ndarray) -> np.ndarray:
 
 def _compute(d: Deferred, dtype: np.dtype) -> None:
     """Compute a value, in its float type or rounded to ``BFLOAT16``."""
-    tape = d.tape
-    fused = _Fused(d)
-    d._stored = fused.forward(dtype)
-    # the tape refers to the value; a reference back would be a cycle
-    d.tape = None
-    d.args = ()
-    d.draw = ()
-    assert tape is not None
-    tape.add("fused", fused.inputs, [d], lambda gs: fused.backward(gs[0]))
+    d._stored = _recorded(d).forward(dtype)
+    d.fused = None
+
+
+def _recorded(d: Deferred) -> _Fused:
+    """The functions that lead to a value, which are recorded as one operation."""
+    fused = d.fused
+    if fused is None:
+        tape = d.tape
+        fused = d.fused = _Fused(d)
+        # the tape refers to the value; a reference back would be a cycle
+        d.args = ()
+        d.draw = ()
+        d.tape = None
+        assert tape is not None
+        tape.add("fused", fused.inputs, [d], lambda gs: fused.backward(gs[0]))
+    return fused

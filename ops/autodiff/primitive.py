@@ -45,7 +45,7 @@ from .gradients import Placed
 from .operation import Operation
 from .refusal import FAILURES, refuse
 from .space import RowSpace
-from .tape import Parameter, Var, current, needs_grad, operand_of, space_of
+from .tape import Parameter, Var, blocks_of, current, needs_grad, operand_of, space_of
 from .traits import PLAIN, Traits
 
 PRIMITIVES: dict[str, Primitive] = {}
@@ -85,7 +85,8 @@ class Primitive(Operation):
                 return build(self, args, static)
         if (later := defer(self, args, static)) is not None:
             return later
-        kept = [operand_of(a) for a in args]
+        read = blocks_of if self.traits.contraction else operand_of
+        kept = [read(a) for a in args]
         if not self.sparse:
             kept = [
                 v if isinstance(v, (np.ndarray, float)) or not is_sparse(v) else v.toarray()

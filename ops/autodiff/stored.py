@@ -93,10 +93,8 @@ class StoredRows(Var):
         """The rows where they are stored; None if they were copied or must be."""
         return self._listed if self._stored is None else None
 
-    @property
     def lent(self) -> RowList | None:
-        """The rows where products read them; None if they were copied or must be."""
-        if self._stored is not None:
+        if self._stored is not None or self.short is not None:
             return None
         wide = prod(self._shape[1:]) * self._dtype.itemsize >= WIDE
         return self._listed if self._lent is None and wide else self._lent
@@ -136,14 +134,6 @@ def rows_of(x: Any) -> Any:
     if rows is None and isinstance(x, StoredRows):
         rows = x.in_place
     return value_of(x) if rows is None else rows
-
-
-def in_blocks(x: Any) -> Any:
-    """x for a product, which reads blocks of rows: a variable of a ``RowList`` for float32 rows
-    that are lent to products, otherwise x.
-    """
-    rows = x.lent if isinstance(x, StoredRows) and x.short is None else None
-    return x if rows is None else Var(rows, x.space, name=x.name)
 
 
 def holds_sparse(x: Any) -> bool:

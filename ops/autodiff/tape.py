@@ -25,7 +25,8 @@ from graphtheta.base.wording import shown
 from graphtheta.errors import ArgumentError, ShapeError, TapeError
 
 from ..rows.bfloat16 import as_float, rounded
-from ..rows.row_list import ArrayOrList
+from ..rows.computed import ComputedRows
+from ..rows.row_list import ArrayOrList, RowList
 from . import init
 from .gradients import Gradients
 from .scope import value_scope
@@ -101,11 +102,16 @@ class Var(Operators):
             self._stored = rounded(self._stored)
         return self._stored if self._stored.dtype == BFLOAT16 else None
 
+    def lent(self) -> RowList | ComputedRows | None:
+        """The rows, of one axis each, for a product, which reads them a block at a time; None if
+        it reads the value in memory.
+        """
+        return None
+
     @property
     def stored_bytes(self) -> int:
-        """Bytes of a number as it is stored now."""
-        short = self._stored is not None and self._stored.dtype == BFLOAT16
-        return BFLOAT16.itemsize if short else self.dtype.itemsize
+        """Bytes of a number as it is stored now; 0 if it is not."""
+        return 0 if self._stored is None else self._stored.dtype.itemsize
 
     @property
     def sparse(self) -> bool:
@@ -535,6 +541,14 @@ def operand_of(x: Any) -> Any:
     """
     rows = x.short if isinstance(x, Var) else None
     return value_of(x) if rows is None else rows
+
+
+def blocks_of(x: Any) -> Any:
+    """The value of x as a product reads it, a block of rows at a time: a ``RowList`` or
+    ``ComputedRows`` for rows that are not in memory, otherwise as ``operand_of``.
+    """
+    rows = x.lent() if isinstance(x, Var) and len(x.shape) == 2 else None
+    return operand_of(x) if rows is None else rows
 
 
 def value_of(x: Any) -> Any:

@@ -11,9 +11,10 @@ from graphtheta.errors import ShapeError, UserFunctionError
 
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation
-from ..autodiff.stored import StoredRows, in_blocks
+from ..autodiff.stored import StoredRows
 from ..autodiff.traits import Traits
 from ..rows.bfloat16 import rounded
+from ..rows.computed import ComputedRows
 from ..rows.products import long_product, product
 from ..rows.row_list import RowList
 from .elementwise import add
@@ -41,7 +42,7 @@ def matmul_p(x: Any, w: Any) -> Any:
 
 def flat(x: Any) -> Any:
     """All axes but the last as one; sparse rows have no more than two."""
-    if is_sparse(x):
+    if is_sparse(x) or isinstance(x, ComputedRows):
         return x
     if isinstance(x, RowList):
         if len(x.shape) == 2:
@@ -103,7 +104,7 @@ def matmul(x: Any, w: Any) -> Any:
         raise ShapeError(
             f"matmul: the last axis of x {_shown(x)} must be as long as the first of w {_shown(w)}"
         )
-    return matmul_p(in_blocks(x) if len(inner) == 1 else x, w)
+    return matmul_p(x, w)
 
 
 @primitive("to_dense", sparse=True, traits=Traits(work="none", structural=True))

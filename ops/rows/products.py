@@ -10,7 +10,8 @@ same row of a large one may differ by rounding.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,7 +29,11 @@ from graphtheta.base.typed_rows import TypedRows
 from ..parallel.buffers import by_blocks, empty, run_parts
 from .bfloat16 import as_float, rounded
 from .by_number import take_rows
+from .computed import ComputedRows
 from .row_list import ArrayOrList, RowList
+
+if TYPE_CHECKING:
+    from ..kernels.products.loops import Rows
 
 # a weight gradient is summed over parts of the rows: their number, least and most rows of a part,
 # and least entries per column of sparse rows
@@ -82,6 +87,23 @@ def multiplied_by(rows: int, inner: int, columns: int, dtype: Any) -> str:
     return f"tiles, bfloat16 {how}"
 
 
+def _in_blocks(
+    x: ArrayOrList | ComputedRows,
+) -> Callable[[int, int], Iterable[tuple[int, int, Rows]]]:
+    """A function from two bounds of rows to the blocks between them: first row, end, and the rows
+    of x.
+    """
+    from ..kernels.products.loops import Rows
+
+    if isinstance(x, ComputedRows):
+        blocks = x.blocks
+        return lambda begin, end: (
+            (first, last, Rows(block, first=first)) for first, last, block in blocks(begin, end)
+        )
+    rows = Rows(*_adjacent(x))
+    return lambda begin, end: [(begin, end, rows)]
+
+
 def _adjacent(x: ArrayOrList) -> tuple[np.ndarray, np.ndarray | None]:
     """An array in which the numbers of a row are adjacent, and which of its rows are those of x;
     None for all.
@@ -118,14 +140,19 @@ def product(x: Any, w: Any) -> Any:
             SPARSE_MULTIPLIED * x.nnz / max(1, x.shape[0]),
         )
     elif x.dtype == w.dtype and is_tiled(x.shape[0], x.shape[1], w.shape[1], x.dtype):
-        from ..kernels.products.loops import Factor, Rows
+        from ..kernels.products.loops import Factor
         from ..parallel.pool import threads
 
-        rows = Rows(*_adjacent(x))
         factor = Factor(w)
+        blocks = _in_blocks(x)
+
+        def work(_: int, begin: int, end: int) -> None:
+            for first, last, rows in blocks(begin, end):
+                factor.times(first, last, rows, out)
+
         # a few blocks for each thread, since rows do not depend on where they are cut
         by_blocks(
-            work=lambda b, begin, end: factor.times(begin, end, rows, out),
+            work=work,
             n=x.shape[0],
             width=w.shape[1],
             per_number=MULTIPLIED * w.shape[0],
@@ -192,15 +219,17 @@ def long_product(x: Any, g: Any) -> Any:
 
 def _tiled_long_product(x: ArrayOrList, g: Any, ends: np.ndarray, dtype: Any) -> np.ndarray:
     """x.T @ g by tiles: products of the rows between two ends, added in order, in a type."""
-    from ..kernels.products.loops import LongProduct, Rows
+    from ..kernels.products.loops import LongProduct
 
     count = len(ends) - 1
-    tiled = LongProduct(Rows(*_adjacent(x)), _adjacent(g)[0])
+    tiled = LongProduct(x.shape[1], _adjacent(g)[0])
+    blocks = _in_blocks(x)
     parts = empty((count, x.shape[1], tiled.columns), dtype)
 
     def work(b: int) -> None:
         parts[b] = 0
-        tiled.add(ends[b], ends[b + 1], parts[b])
+        for first, last, rows in blocks(ends[b], ends[b + 1]):
+            tiled.add(first, last, rows, parts[b])
 
     run_parts(work, count, MULTIPLIED * x.shape[0] * x.shape[1] * g.shape[1])
     out = empty((x.shape[1], g.shape[1]), dtype)

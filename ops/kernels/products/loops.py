@@ -238,16 +238,19 @@ class Rows(NamedTuple):
     Attributes:
         array: [n, d].
         numbers: Which rows of the array they are, [m] int64; None for all, in order.
+        first: The number of the first row, if the array has a block of them.
     """
 
     array: np.ndarray
     numbers: np.ndarray | None = None
+    first: int = 0
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """Address of the array, bytes between two rows, and address of the numbers, or 0."""
+        """Address of row 0, bytes between two rows, and address of the numbers, or 0."""
         numbers = 0 if self.numbers is None else _address(self.numbers)
-        return _address(self.array), self.array.strides[0], numbers
+        stride = self.array.strides[0]
+        return _address(self.array) - self.first * stride, stride, numbers
 
 
 class Factor:
@@ -316,32 +319,32 @@ class LongProduct:
     """The product of transposed rows with rows, rows.T @ side, over ranges of the rows.
 
     Args:
-        rows: [n, d], float32, float64 or ``BFLOAT16``, d at least 6.
-        side: [n, width], of the same type; the numbers of a row are adjacent.
+        inner: Numbers of each row, at least 6.
+        side: [n, width], float32, float64 or ``BFLOAT16``; the numbers of a row are adjacent.
 
     Attributes:
         columns: Columns of outputs: width, rounded up to whole tiles.
     """
 
-    def __init__(self, rows: Rows, side: np.ndarray):
+    def __init__(self, inner: int, side: np.ndarray):
         size, _, shapes, pairs = registers()
-        shapes = {vectors: n for vectors, n in shapes.items() if n <= rows.array.shape[1]}
-        self._rows = rows
+        shapes = {vectors: n for vectors, n in shapes.items() if n <= inner}
         self._side = side
         self._tile = fastest(side.shape[1], side.dtype, shapes, size, pairs)
         self.columns = -(-side.shape[1] // self._tile.width) * self._tile.width
 
-    def add(self, begin: int, end: int, out: np.ndarray) -> None:
+    def add(self, begin: int, end: int, rows: Rows, out: np.ndarray) -> None:
         """out[:, :width] += rows[begin:end].T @ side[begin:end]; afterwards the other columns of
         out hold anything.
 
         Args:
             begin, end: Bounds of the rows.
+            rows: [n, inner], of the type of side.
             out: [d, columns], of the type of the factors, or float32 for ``BFLOAT16``; in C order.
         """
         side, columns = self._side, self._side.shape[1]
         if side.dtype == BFLOAT16:
-            self._add_short(begin, end, out)
+            self._add_short(begin, end, rows, out)
             return
         # vectors reach beyond the last column into the next rows; the last rows of all are copied,
         # so that nothing beyond the array is read
@@ -349,22 +352,22 @@ class LongProduct:
         cut = end
         while cut > begin and (len(side) - cut) * side.strides[0] < beyond:
             cut = begin + (cut - 1 - begin) // BLOCK * BLOCK
-        self._add(begin, cut, side[begin:cut], out)
+        self._add(begin, cut, rows, side[begin:cut], out)
         if cut < end:
             last = np.zeros((end - cut, self.columns), side.dtype)
             last[:, :columns] = side[cut:end]
-            self._add(cut, end, last, out)
+            self._add(cut, end, rows, last, out)
 
-    def _add(self, begin: int, end: int, side: np.ndarray, out: np.ndarray) -> None:
+    def _add(self, begin: int, end: int, rows: Rows, side: np.ndarray, out: np.ndarray) -> None:
         """The same with the side's rows from ``begin`` on."""
-        base, stride, numbers = self._rows.place
+        base, stride, numbers = rows.place
         _transposed_kernel(self._tile)(
             begin=begin,
             end=end,
             base=base,
             stride=stride,
             numbers=numbers,
-            inner=self._rows.array.shape[1],
+            inner=rows.array.shape[1],
             side=_address(side),
             side_stride=side.strides[0],
             out=_address(out),
@@ -372,10 +375,10 @@ class LongProduct:
             columns=self._side.shape[1],
         )
 
-    def _add_short(self, begin: int, end: int, out: np.ndarray) -> None:
+    def _add_short(self, begin: int, end: int, rows: Rows, out: np.ndarray) -> None:
         """The same for ``BFLOAT16``."""
-        base, stride, numbers = self._rows.place
-        side, inner = self._side, self._rows.array.shape[1]
+        base, stride, numbers = rows.place
+        side, inner = self._side, rows.array.shape[1]
         # an odd number of lines lies between two rows, so that a column of them fits into the cache
         line = LINE // np.dtype(np.float32).itemsize
         packed = np.empty((BLOCK, (-(-inner // line) | 1) * line), np.float32)

@@ -1,0 +1,115 @@
+"""Products compute deferred rows a block at a time, and give what they give of stored rows, to the
+bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from covering import covering
+
+from graphtheta.ops import Parameter, RowSpace, Tape, Var, dropout, dtype_scope
+from graphtheta.ops.autodiff import fusion
+from graphtheta.ops.autodiff.fusion import Deferred
+from graphtheta.ops.functions.elementwise import elu, relu
+from graphtheta.ops.rows import computed
+from graphtheta.ops.rows.computed import BLOCK, ComputedRows
+from graphtheta.ops.rows.products import is_tiled
+
+# rows of several parts of a weight gradient, of which none ends with a block; numbers of each
+N, D = 16 * 512 + 77, 40
+WEIGHTS = {"w": (D, 32), "narrow": (D, 3), "back": (32, D), "b": (D,)}
+READ: dict[str, Callable[[Any, Any], Any]] = {
+    "a product": lambda h, p: h @ p["w"],
+    "a product by BLAS": lambda h, p: h @ p["narrow"],
+    "two products": lambda h, p: relu(h @ p["w"]) @ p["back"] + h @ p["w"] @ p["back"],
+    "a product, and a function": lambda h, p: h @ p["w"] @ p["back"] + h * 2,
+    "a function, and a product": lambda h, p: (lambda y: h @ p["w"] @ p["back"] + y)(h * 2),
+    "a function of a product": lambda h, p: relu(dropout(h, 0.2) @ p["w"]) @ p["back"],
+}
+VALUES: dict[str, Callable[[Any, Any], Any]] = {
+    "dropout": lambda x, p: dropout(x, 0.5),
+    "bias": lambda x, p: dropout(relu(x + p["b"]), 0.5),
+    "costly": lambda x, p: elu(x) + p["b"],
+    "two leaves": lambda x, p: relu(x * 2 + x * x * p["b"]),
+}
+
+
+def run(
+    value: str, read: str, dtype: str, short: bool, constant: bool
+) -> tuple[list[np.ndarray], list[Any]]:
+    """The result and the gradients of a program, and the deferred values of its tape."""
+    rng = np.random.default_rng(3)
+    deferred: list[Any] = []
+    with dtype_scope(dtype), Tape(seed=3) as tape:
+        tape.dtype = np.dtype(dtype)
+        x = Var(rng.normal(size=(N, D)).astype(dtype), RowSpace(np.arange(N) * 3), not constant)
+        p = {k: Parameter(rng.normal(size=s).astype(dtype) / 5) for k, s in WEIGHTS.items()}
+        with tape.storing(short):
+            h = VALUES[value](x, p)
+            out = READ[read](h, p)
+        result = out.value.copy()
+    grads = tape.backward(out, np.cos(np.arange(result.size)).reshape(result.shape).astype(dtype))
+    deferred.append(h)
+    return [result, *(g for y in (x, *p.values()) if (g := grads.of(y)) is not None)], deferred
+
+
+@pytest.mark.parametrize(
+    "value, read, numbers, constant",
+    covering(list(VALUES), list(READ), ["float32", "float64", "bfloat16"], [False, True]),
+)
+def test_results_are_those_of_stored_rows(
+    value: str, read: str, numbers: str, constant: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fusion, "SMALLEST", 1)
+    monkeypatch.setattr(computed, "NEAR", 3 * BLOCK * D * 4)
+    keys: dict[str, Any] = {
+        "value": value,
+        "read": read,
+        "dtype": numbers.replace("bfloat16", "float32"),
+        "short": numbers == "bfloat16",
+        "constant": constant,
+    }
+    found, _ = run(**keys)
+    monkeypatch.setattr(Deferred, "lent", lambda self: None)
+    expected, _ = run(**keys)
+    assert len(found) == len(expected)
+    for x, y in zip(found, expected, strict=True):
+        assert x.dtype == y.dtype
+        np.testing.assert_array_equal(x, y)
+
+
+def test_the_product_is_computed_by_tiles() -> None:
+    """Otherwise the cases above would test BLAS only."""
+    assert is_tiled(N, D, 32, np.float32)
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_what_one_product_reads_is_not_stored(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusion, "SMALLEST", 1)
+    for read, stored in {"a product": value == "costly", "two products": True}.items():
+        _, (h,) = run(value, read, dtype="float32", short=False, constant=False)
+        assert bool(h.stored_bytes) is stored, read
+
+
+def test_slices_and_blocks_of_rows() -> None:
+    x = np.random.default_rng(1).normal(size=(700, 5))
+    filled = []
+
+    def fill(begin: int, end: int, out: np.ndarray) -> None:
+        filled.append((begin, end))
+        out[...] = x[begin:end]
+
+    rows = ComputedRows(fill, lambda: None, x.shape, x.dtype)
+    np.testing.assert_array_equal(rows[3:9], x[3:9])
+    parts = [(a, b, block.copy()) for a, b, block in rows.blocks(100, 650)]
+    np.testing.assert_array_equal(np.concatenate([block for _, _, block in parts]), x[100:650])
+    assert [a for a, _, _ in parts] == [100] and not list(rows.blocks(7, 7))
+    stored = ComputedRows(fill, lambda: x, x.shape, x.dtype)
+    filled.clear()
+    assert stored[1:3].base is x and not filled
+    ((begin, end, block),) = stored.blocks(2, 6)
+    assert (begin, end) == (2, 6) and block.base is x
