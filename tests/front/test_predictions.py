@@ -267,3 +267,28 @@ def test_matrices_and_curves_of_the_class_report() -> None:
     of_labels = made("labels").class_report()
     assert of_labels.confusion == {} and len(of_labels.curves["test"]) == 3
     assert made("values").class_report().curves == {}
+
+
+@pytest.mark.parametrize("labels", ["values", "several labels"])
+def test_types_with_labels_are_told_on_a_worker_without_nodes(labels: str, tmp_path: Path) -> None:
+    y = X[:, :1] if labels == "values" else LABELS
+    graph = gt.Graph(
+        {("author", "writes", "paper"): ENDS},
+        x={"author": X, "paper": X},
+        y={"paper": y},
+        multilabel=labels != "values",
+        **{name: {"paper": mask} for name, mask in MASKS.items()},
+    )
+    np.save(tmp_path / "owners.npy", np.zeros(graph.n_nodes, np.int64))
+
+    def program(comm: Any) -> Any:
+        trainer = gt.Trainer(
+            "sage", graph, comm=comm, **KEYS, masters=f"file:path={tmp_path}/owners.npy"
+        )
+        trainer.fit()
+        return trainer.predict()
+
+    (ids, one), (other_ids, two) = run_simulated(1, program)[0], run_simulated(2, program)[0]
+    assert len(ids) == N
+    np.testing.assert_array_equal(ids, other_ids)
+    np.testing.assert_allclose(one, two, rtol=1e-9)

@@ -121,7 +121,7 @@ class NodeKind(TaskKind):
         if self._type_of is None:
             return
         y = partition.node.read("y")
-        labelled = y >= 0 if self.labels == "classes" else ~np.isnan(y).reshape(len(y), -1).all(1)
+        labelled = y >= 0 if self.labels == "classes" else ~np.isnan(y).all(axis=1)
         most = int(partition.job_comm.all_max(np.array(self._type_of.max(initial=0))))
         here = np.bincount(self._type_of[labelled], minlength=most + 1)
         counts = partition.job_comm.all_sum(here)
