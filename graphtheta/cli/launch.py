@@ -182,8 +182,13 @@ def program_of(words: list[str]) -> tuple[list[str], Runs]:
         return program, Runs()
     parser = Parser("train", "Train a model.", "graphtheta launch -n 4 train --dataset cora")
     parser.add_job_keys()
-    # a try resumes what the one before it has done
-    job = Job(**{**parser.read(rest)[1], "resume": True})
+    _, keys = parser.read(rest)
+    if keys.get("overwrite"):
+        raise ConfigError(
+            "graphtheta launch: each try goes on with the run in the output folder, so that"
+            " --overwrite cannot be given; move the run away, or choose another folder with --out"
+        )
+    job = Job(**{**keys, "resume": True})
     jobs = seed_jobs(job.change(out=str(run_of(job))))
     return [*program, "--resume"], Runs(tuple(one.folder for one in jobs))
 

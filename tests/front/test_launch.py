@@ -132,6 +132,7 @@ def alive(pid: int) -> bool:
         (["report"], "cannot run 'report'"),
         (["train", "--lrr", "3"], "did you mean '--lr'"),
         (["train", "--strategy", "mni"], "did you mean 'mini'"),
+        (["train", "--overwrite"], "--overwrite cannot be given; move the run away"),
         (["nothing.py"], "nothing.py: the script does not exist"),
         (["--mpiexec", "no-such-program -f x", "train"], "no-such-program -f x"),
         (["--mpiexec", "'x", "train"], "No closing quotation"),
