@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from graphtheta.analytics.features import with_structural_features
-from graphtheta.base.atomic import check_replaceable, write_json
+from graphtheta.base.atomic import check_replaceable, file_errors, write_json
 from graphtheta.base.console import say
 from graphtheta.base.logger import start_logging
 from graphtheta.base.wording import did_you_mean
@@ -76,7 +76,8 @@ def plan(argv: list[str], ready: bool = False) -> Program:
     modes = [keys["mode"]] if keys.get("mode") in MODES else list(MODES)
 
     if options.json:
-        check_replaceable(Path(options.json))
+        with file_errors(options.json, *FIGURES):
+            check_replaceable(Path(options.json))
 
     def program() -> int | None:
         from graphtheta.ops.compile.jit import n_compiled

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from graphtheta.analytics.features import with_structural_features
-from graphtheta.base.atomic import check_replaceable, write_json
+from graphtheta.base.atomic import check_replaceable, file_errors, write_json
 from graphtheta.base.console import say
 from graphtheta.base.costs import POST
 from graphtheta.base.logger import start_logging
@@ -19,7 +19,7 @@ from graphtheta.inspect.planning.machine import Machine, machine, read
 from graphtheta.inspect.planning.plan import MODES
 from graphtheta.inspect.planning.skeleton import skeleton
 from graphtheta.inspect.simulation.cluster import Cluster
-from graphtheta.inspect.simulation.report import BEGINNING, draw, report
+from graphtheta.inspect.simulation.report import BEGINNING, PICTURE, draw, report
 from graphtheta.inspect.simulation.simulate import VIEWS, Point, simulated
 from graphtheta.run.job.flag import Parser
 from graphtheta.run.job.job import choices
@@ -177,10 +177,13 @@ def _check(options: SimpleNamespace) -> None:
                 f" {least}"
             )
     link(options.link)
-    if options.json:
-        check_replaceable(Path(options.json))
-    if options.plot:
-        check_replaceable(Path(options.plot), BEGINNING)
+    for path, *about, begins in (
+        (options.json, *FIGURES, b""),
+        (options.plot, *PICTURE, BEGINNING),
+    ):
+        if path:
+            with file_errors(path, *about):
+                check_replaceable(Path(path), begins)
 
 
 def _cluster(options: SimpleNamespace) -> Cluster:

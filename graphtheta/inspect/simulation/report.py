@@ -14,6 +14,8 @@ from graphtheta.inspect.simulation.simulate import Point
 # what says in a picture of a format that graphtheta made it, and how such a file begins
 MADE_BY = {".png": "Software", ".svg": "Creator"}
 BEGINNING = rb"(?s).{0,2000}graphtheta"
+# what is written, and what to do if it cannot be
+PICTURE = ("the picture", "give another file with --plot")
 HEADER = (
     "strategy",
     "mode",
@@ -147,7 +149,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
     suffix = path.suffix or ".svg"
     about = {MADE_BY[suffix]: "graphtheta"} if suffix in MADE_BY else None
     with (
-        file_errors(path, "the picture", "give another file with --plot"),
+        file_errors(path, *PICTURE),
         atomic_file(path, BEGINNING) as file,
     ):
         try:
