@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
+from math import nan
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -73,9 +75,11 @@ def train(argv: list[str]) -> Program:
 
 def report_seeds(job: Job, results: Sequence[Result], ranks: int) -> None:
     """Show and write the metrics of runs that differ in their seeds."""
-    values = {name: [r.metrics[name] for r in results] for name in results[0].metrics}
+    names = dict.fromkeys(name for result in results for name in result.metrics)
+    # a split by chance may be empty with some seeds
+    values = {name: [result.metrics.get(name, nan) for result in results] for name in names}
     rows = [
-        (name, *map(figure, (float(np.mean(v)), float(np.std(v, ddof=1)), min(v), max(v))))
+        (name, *(figure(float(of(v))) for of in (np.mean, partial(np.std, ddof=1), np.min, np.max)))
         for name, v in values.items()
     ]
     say(

@@ -85,6 +85,7 @@ def test_help_of_each_command(command: str, capsys: pytest.CaptureFixture[str]) 
         (["train", "--strategy", "mni"], "did you mean 'mini'"),
         (["train", "--batch-size", "3"], "--strategy mini"),
         (["train", "--preset", "cora-gcm"], "did you mean 'cora-gcn'"),
+        (["train", "--strategy", "mini", "--pipeline"], "--pipeline: expected one argument"),
         (["info", "--ranks", "0"], "at least 1"),
         (["info", "--ranks", "x"], "--ranks"),
         (["evaluate"], "RUN"),
@@ -194,6 +195,34 @@ def test_train_with_several_seeds(here: Path, capsys: pytest.CaptureFixture[str]
     ]
     assert record["metrics"]["test_loss"] == [one["metrics"]["test_loss"] for one in single]
     assert record["metrics"]["test_loss"][0] != record["metrics"]["test_loss"][1]
+
+
+def test_seeds_of_which_some_have_nothing_to_validate(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = np.arange(8)
+    np.savez("ring8.npz", edge_index=np.stack((nodes, (nodes + 1) % 8)), x=np.eye(8))
+    words = ["train", "--dataset", "ring8.npz", "--task", "link", "--backend", "reference"]
+    assert main([*words, "--epochs", "1", "--seeds", "3", "--out", "runs"]) == 0
+    assert "3 seeds" in capsys.readouterr().out
+    metrics = json.loads((here / "runs" / "result.json").read_text())["metrics"]
+    # with seed 0 no link is held out, with seed 1 one for the test only
+    assert [x is None for x in metrics["val_mrr"]] == [True, True, False]
+    assert [x is None for x in metrics["test_mrr"]] == [True, False, False]
+
+
+@pytest.mark.parametrize("flag", ["plan --json", "simulate --json", "simulate --plot"])
+def test_a_file_of_the_user_is_not_replaced(
+    here: Path, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine.svg").write_text("mine")
+    assert main([*flag.split(), "mine.svg"]) == 1
+    err = capsys.readouterr().err
+    assert (
+        "did not write, which is left as it is; move it away, or give another file with --" in err
+    )
+    assert "mine.svg: the " in err
+    assert Path("mine.svg").read_text() == "mine"
 
 
 def test_info_reports_the_partition(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
