@@ -17,7 +17,11 @@ LARGEST = 2**63 - 1
 
 
 def name_and_options(text: str) -> tuple[str, dict[str, str]]:
-    """The name, which may be ``FILE.py:NAME``, and the options as they are written."""
+    """The name, which may be ``FILE.py:NAME``, and the options as they are written.
+
+    Raises:
+        ConfigError: It is no text, or has an option twice.
+    """
     if not isinstance(text, str):
         raise ConfigError(
             f"got {shown(text)} as a name; give a text such as 'NAME' or 'NAME:option=value'"
@@ -25,10 +29,12 @@ def name_and_options(text: str) -> tuple[str, dict[str, str]]:
     name, colon, rest = text.rpartition(":")
     if not colon or "=" not in rest:
         return text, {}
-    return name, {
-        option: value
-        for option, _, value in (item.partition("=") for item in rest.split(",") if item)
-    }
+    items = [item.partition("=")[::2] for item in rest.split(",") if item]
+    options = dict(items)
+    if len(options) < len(items):
+        twice = next(option for i, (option, _) in enumerate(items) if option in dict(items[:i]))
+        raise ConfigError(f"{text}: the option {twice} is given twice; drop one of them")
+    return name, options
 
 
 def options_of(

@@ -118,7 +118,8 @@ def explain(
             f" {shown(value)}{did_you_mean(value, allowed)}; allowed:"
             f" {', '.join(map(str, allowed))}{form}"
         )
-    expected = EXPECTED.get(error["type"], "").format(**error.get("ctx", {})) or str(
-        error["msg"]
-    ).removeprefix("Value error, expected ")
-    return f"{key}: got {shown(value)}, expected {expected}"
+    said = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "value_error" and not said.startswith("expected "):
+        return f"{key}: {said}"
+    expected = EXPECTED.get(error["type"], "").format(**error.get("ctx", {}))
+    return f"{key}: got {shown(value)}, expected {expected or said.removeprefix('expected ')}"

@@ -315,3 +315,9 @@ def test_sizes() -> None:
         5242,
         200,
     ]
+
+
+@pytest.mark.parametrize("text", ["5%KiB", "1KiB%", "1MiBKiB", "-1", "101%", ""])
+def test_no_sizes(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a number of rows"):
+        rows_of(text, 100, 2000)

@@ -114,6 +114,12 @@ def test_every_key_has_a_section_and_help() -> None:
         ({"model": 3}, ["model", "text"]),
         ({"fanout": "ten", "strategy": "mini"}, ["fanout", "'ten'", "10,10"]),
         ({"fanout": "0,1", "strategy": "mini"}, ["fanout", "at least 1"]),
+        ({"fanout": "--5", "strategy": "mini"}, ["fanout", "'--5'", "numbers of at least 1"]),
+        ({"strategy": "mini:rate=1"}, ["strategy: mini has no options"]),
+        (
+            {"strategy": "mine.py:Own:rate=1,rate=2"},
+            ["strategy: mine.py:Own:rate=1,rate=2: the option rate is given twice"],
+        ),
         ({"fanout": "1,2,3", "strategy": "mini"}, ["fanout=1,2,3", "layers=2"]),
         ({"batch_size": 5}, ["batch_size=5", "strategy=global", "--strategy mini"]),
         ({"clusters": 5, "strategy": "mini"}, ["clusters=5", "--strategy cluster"]),

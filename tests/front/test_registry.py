@@ -53,6 +53,13 @@ def test_something_else(tools: Registry[Tool]) -> None:
         tools.add(3)  # type: ignore[arg-type]
 
 
+def test_an_option_that_is_given_twice(tools: Registry[Tool]) -> None:
+    with pytest.raises(
+        ConfigError, match="saw:number=1,number=2: the option number is given twice"
+    ):
+        tools.described("saw:number=1,number=2", "tool")
+
+
 def test_from_a_file(tools: Registry[Tool], tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(

@@ -107,7 +107,9 @@ class Parser(HelpParser):
                     else "X"
                 )
                 alone: dict[str, Any] = (
-                    {"nargs": "?", "const": "yes"} if field.default == "no" else {}
+                    {"nargs": "?", "const": "yes"}
+                    if field.default == "no" and "yes" in allowed
+                    else {}
                 )
                 group.add_argument(
                     flag(key),

@@ -7,6 +7,7 @@ alike.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
@@ -49,6 +50,7 @@ from graphtheta.tasks.kinds.registry import TASKS, readers
 
 ALL_NEIGHBOURS, SAMPLED = -1, range(1, 1 << 16)
 FANOUTS = ("fanout", "eval_fanout")
+NUMBER = re.compile(r"-?[0-9]{1,9}")
 # where runs without ``out`` are
 RUNS = "runs"
 # in bits; longer integers may not convert to float
@@ -131,15 +133,13 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             if isinstance(value, (list, tuple))
             else [value]
         )
-        items = [ALL_NEIGHBOURS if item == "all" else item for item in items if item != ""]
-        whole = all(str(item).lstrip("-").isdecimal() for item in items)
-        if not whole or any(
-            int(item) != ALL_NEIGHBOURS and int(item) not in SAMPLED for item in items
-        ):
+        texts = [str(ALL_NEIGHBOURS if item == "all" else item) for item in items if item != ""]
+        numbers = tuple(int(text) if NUMBER.fullmatch(text) else 0 for text in texts)
+        if any(number != ALL_NEIGHBOURS and number not in SAMPLED for number in numbers):
             raise ValueError(
                 "expected numbers of at least 1, or all, separated by commas, such as 10,10"
             )
-        return tuple(int(item) for item in items)
+        return numbers
 
     @field_validator("eval_fanout")
     @classmethod

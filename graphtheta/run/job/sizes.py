@@ -21,11 +21,8 @@ def rows_of(text: str, width: int, n_nodes: int) -> int:
         ValueError: It is no such size.
     """
     number = text.strip()
-    unit = ""
-    for ending in (*UNITS, "%"):
-        if number.endswith(ending):
-            number = number.removesuffix(ending).strip()
-            unit = ending
+    unit = next((ending for ending in (*UNITS, "%") if number.endswith(ending)), "")
+    number = number.removesuffix(unit)
     try:
         size = float(number) if unit else int(number)
     except ValueError:
