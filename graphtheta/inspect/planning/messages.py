@@ -178,11 +178,6 @@ def program(comm: Comm) -> Pair:
     from graphtheta.train.loop.trainer import Trainer
 
     working = Working(comm)
-    large, small = (_exchange(working, n) for n in (LARGE, SMALL))
-    rows = {
-        large: np.zeros((LARGE, WIDTH), np.float32),
-        small: np.zeros((SMALL, WIDTH), np.float32),
-    }
     talking = [
         (
             Trainer(graph=graph("tiny"), job=Job(**keys, keep=0), comm=working),
@@ -194,60 +189,61 @@ def program(comm: Comm) -> Pair:
         Trainer(graph=its_graph, job=job, comm=SerialComm())
         for job, its_graph in map(sample, TOGETHER)
     ]
-    calls: list[Callable[[], Any]] = [
-        *(partial(move.to_mirrors, {"": x}) for move, x in rows.items()),
-        partial(working.all_sum, np.zeros(2)),
-    ]
     counts = [_loaded(working, two, one) for two, one in talking]
     for trainer in together:
         _load(trainer)
     # threads besides that of the worker are not on its clock
     clock = thread_time if pool.threads() == 1 else perf_counter
-    rounds: list[tuple[Any, Any, Any]] = []
-    began = perf_counter()
-    while len(rounds) < ROUNDS and not comm.broadcast(
-        len(rounds) > 1 and perf_counter() - began > LONGEST, 0
-    ):
-        rounds.append(
-            (
-                [working.least(run) for run in calls],
-                [
-                    [working.least(partial(trainer.train_epoch, 0))[0] for trainer in pair]
-                    for pair in talking
-                ],
-                [
-                    _alone_and_together(working, partial(trainer.train_epoch, 0), clock)
-                    for trainer in together
-                ],
-            )
-        )
-    # the least of each rank, and the mean of the ranks
-    moves, steps, shared = (
-        np.mean(comm.all_gather(np.min(each, axis=0)), axis=0).tolist()
-        for each in zip(*rounds, strict=True)
+    large, small, collective, steps, shared = _in_turns(
+        comm,
+        partial(working.least, _move(working, LARGE)),
+        partial(working.least, _move(working, SMALL)),
+        partial(working.least, partial(working.all_sum, np.zeros(2))),
+        lambda: [[working.least(_step(trainer))[0] for trainer in pair] for pair in talking],
+        lambda: [_alone_and_together(working, _step(trainer), clock) for trainer in together],
     )
-    (packing, total), (work, arrived), (collective, _) = moves
-    n_bytes = rows[large].nbytes
-    latency = max(arrived - work, 0.0)
-    byte = total / n_bytes
-    wire = max(total - packing, 0.0) / n_bytes
+    n_bytes = LARGE * WIDTH * np.dtype(np.float32).itemsize
+    byte = large[1] / n_bytes
     talks = [Talk(two, one, *count) for (two, one), count in zip(steps, counts, strict=True)]
     return Pair(
-        message=message_seconds(talks, byte, collective),
-        collective=collective,
-        latency=latency,
+        message=message_seconds(talks, byte, collective[0]),
+        collective=collective[0],
+        latency=max(small[1] - small[0], 0.0),
         byte=byte,
-        wire=wire,
+        wire=max(large[1] - large[0], 0.0) / n_bytes,
         ratios=tuple(both / alone for alone, both in shared),
     )
 
 
-def _exchange(comm: Comm, n: int) -> Exchange:
-    """An exchange in which each of two workers reads n rows of the other."""
+def _in_turns(comm: Comm, *measures: Callable[[], Any]) -> list[Any]:
+    """What each of some measures returns, numbers of one shape: the least of several rounds on each
+    rank, and the mean of the ranks. All are measured in each round, so that other programs disturb
+    all of them alike.
+
+    Collective: all ranks of comm.
+    """
+    rounds: list[list[Any]] = []
+    began = perf_counter()
+    while len(rounds) < ROUNDS and not comm.broadcast(
+        len(rounds) > 1 and perf_counter() - began > LONGEST, 0
+    ):
+        rounds.append([measure() for measure in measures])
+    return [
+        np.mean(comm.all_gather(np.min(each, axis=0)), axis=0).tolist()
+        for each in zip(*rounds, strict=True)
+    ]
+
+
+def _move(comm: Comm, n: int) -> Callable[[], Any]:
+    """A move in which each of two workers reads n rows of the other."""
     bounds = np.where(np.arange(3) > 1 - comm.rank, n, 0)
-    return Exchange(
-        comm, MovePlan(n_rows=n, rows=np.arange(n), send_ptr=bounds, recv_ptr=bounds, anywhere=True)
-    )
+    plan = MovePlan(n_rows=n, rows=np.arange(n), send_ptr=bounds, recv_ptr=bounds, anywhere=True)
+    return partial(Exchange(comm, plan).to_mirrors, {"": np.zeros((n, WIDTH), np.float32)})
+
+
+def _step(trainer: Trainer) -> Callable[[], Any]:
+    """An epoch of a trainer, which is a step."""
+    return partial(trainer.train_epoch, 0)
 
 
 def _load(trainer: Trainer) -> None:
