@@ -5,15 +5,22 @@ numbers the overloads of a function in an index that two processes may write at 
 could load the wrong machine code. It does not notice a changed function in another file. Here
 every overload is a file of its own, named after the hash of its argument types, the processor, all
 versions and the source texts that it depends on (``sources.py``).
+
+The name of a function in machine code has the number of its compilation, which Numba counts from 1
+in each process. Two files from two processes could so hold different functions of one name, such as
+the loops of ``sort`` and ``argsort``, and a process that loads both would run the first one for
+both. Here every compilation counts from a random number.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import sys
 from collections.abc import Callable
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +35,7 @@ from .sources import sources
 with collector_paused():
     import llvmlite
     import numba
+    from numba.core.bytecode import FunctionIdentity
     from numba.core.caching import NullCache
     from numba.core.compiler import CompileResult
     from numba.core.compiler_lock import global_compiler_lock
@@ -119,6 +127,7 @@ def cached(dispatcher: Any, text: str, modules: frozenset[str]) -> Any:
             one_at_a_time(machine_code.path(writable, dispatcher.targetctx)),
             collector_paused(),
         ):
+            FunctionIdentity._unique_ids = count(int.from_bytes(os.urandom(7)))
             entry = compile_alone(writable)
             if types not in dispatcher.overloads:
                 dispatcher.overloads[types] = dispatcher.overloads[writable]

@@ -550,6 +550,22 @@ def kernel(x, pair, out):
 # ---- who compiles
 
 
+def test_functions_of_files_from_two_processes_have_different_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where two files hold functions of one name, the first one that is loaded is run for both."""
+    # names say the options of the compiler in the order of a set
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    names = []
+    for folder in (tmp_path / "one", tmp_path / "other"):
+        folder.mkdir(mode=0o700)
+        result(process(folder, "float64"))
+        (file,) = files(folder)
+        names.append(set(re.findall(rb"_ZN[\w.$]+", cache.load(file) or b"")))
+    assert all(names)
+    assert not names[0] & names[1]
+
+
 @pytest.mark.second
 def test_processes_may_compile_at_once(tmp_path: Path) -> None:
     """The same kernel for different argument types, each of which is compiled by one of them."""
