@@ -4,7 +4,7 @@ constructor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from math import isfinite
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -30,11 +30,25 @@ def name_and_options(text: str) -> tuple[str, dict[str, str]]:
     if not colon or "=" not in rest:
         return text, {}
     items = [item.partition("=")[::2] for item in rest.split(",") if item]
-    options = dict(items)
-    if len(options) < len(items):
-        twice = next(option for i, (option, _) in enumerate(items) if option in dict(items[:i]))
-        raise ConfigError(f"{text}: the option {twice} is given twice; drop one of them")
-    return name, options
+    return name, each_once(items, f"{text}: the option {{}} is given twice; drop one of them")
+
+
+def each_once(pairs: Sequence[tuple[str, str]], message: str) -> dict[str, str]:
+    """Pairs of a name and a value, by name.
+
+    Args:
+        pairs: The pairs.
+        message: The error about a name that is there twice, with {} for the name.
+
+    Raises:
+        ConfigError: Several pairs have the same name.
+    """
+    values: dict[str, str] = {}
+    for name, value in pairs:
+        if name in values:
+            raise ConfigError(message.replace("{}", name))
+        values[name] = value
+    return values
 
 
 def options_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from graphtheta.base.described import each_once
 from graphtheta.engine.runtime.start import Program, start
 from graphtheta.errors import ConfigError
 from graphtheta.run.job.flag import Parser
@@ -254,25 +255,31 @@ def types_of(text: str) -> dict[str, str]:
     """Types by column.
 
     Raises:
-        ConfigError: Not of the form COLUMN:TYPE,COLUMN:TYPE.
+        ConfigError: Not of the form COLUMN:TYPE,COLUMN:TYPE, or two types of a column.
     """
     pairs = [item.rpartition(":") for item in names(text)]
     if not all(column and kind for column, _, kind in pairs):
         raise ConfigError(
             f"--types {text}: expected COLUMN:TYPE,COLUMN:TYPE, as in --types when:time,code:text"
         )
-    return {column: kind for column, _, kind in pairs}
+    return each_once(
+        [(column, kind) for column, _, kind in pairs],
+        f"--types {text}: two types of column '{{}}'; drop one of them",
+    )
 
 
 def new_names(text: str) -> dict[str, str]:
     """New names of columns by the old ones.
 
     Raises:
-        ConfigError: Not of the form OLD=NEW,OLD=NEW.
+        ConfigError: Not of the form OLD=NEW,OLD=NEW, or two names of a column.
     """
     pairs = [item.partition("=") for item in names(text)]
     if not all(old.strip() and new.strip() for old, _, new in pairs):
         raise ConfigError(
             f"--rename {text}: expected OLD=NEW,OLD=NEW, as in --rename alter=age,ort=city"
         )
-    return {old.strip(): new.strip() for old, _, new in pairs}
+    return each_once(
+        [(old.strip(), new.strip()) for old, _, new in pairs],
+        f"--rename {text}: two new names of column '{{}}'; drop one of them",
+    )

@@ -371,6 +371,8 @@ def test_command(tmp_path, capsys, monkeypatch):
     for mistake, message in (
         (["--edges", "e.tsv"], "--to is missing"),
         (["--edges=e.tsv", "--to", "t", "--types", "when"], "COLUMN:TYPE"),
+        (["--edges=e.tsv", "--to=t", "--types", "a:int,a:text"], "two types of column 'a'; drop"),
+        (["--edges=e.tsv", "--to=t", "--rename", "a=b,a=c"], "two new names of column 'a'; drop"),
         (
             ["--edges=e.tsv", "--to", "t"],
             "e.tsv: there is no column 'src'; the columns are from, to, when",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,9 @@ import pytest
 from follows import imported, stored
 
 import graphtheta as gt
+from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
+from graphtheta.importing.fields import statistics
 from graphtheta.importing.fields.dates import PARTS, encoded
 from graphtheta.importing.tables import binary, text
 
@@ -305,12 +308,29 @@ def test_rows_of_wrong_values_are_skipped_and_do_not_count(tmp_path):
         assert gt.load(store).meta["import"]["bad_node_rows"] == 1
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_many_different_values_have_no_mode_on_any_number_of_workers(size, monkeypatch):
+    monkeypatch.setattr(statistics, "MOST_CLASSES", 3)
+
+    def mode(comm, n_different):
+        frequencies = statistics.Frequencies("age")
+        values = np.arange(8.0)[comm.rank :: size] % n_different
+        frequencies.add(pa.array(values), np.zeros(len(values), bool))
+        return frequencies.agree(comm)
+
+    assert run_simulated(size, partial(mode, n_different=3)) == [(0.0, False)] * size
+    with pytest.raises(DataError, match="more than 3 different values.*give --missing age=mean"):
+        run_simulated(size, partial(mode, n_different=6))
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"missing": "median"}, "unknown rule 'median'.*allowed: error, mean, mode, zero, own"),
         ({"missing": "agee=mean"}, r"'agee' is no column of .*\(did you mean 'age'\?\)"),
         ({"missing": "city=mean"}, "'city' is no column of numbers, .*give city=own or city=mode"),
+        ({"missing": "age=mean,age=zero"}, "two rules for the same columns; drop one of them"),
+        ({"missing": "mean,zero"}, "two rules for the same columns; drop one of them"),
         ({"missing_indicator": True}, "are errors; say what stands for them"),
         ({"missing": "note=zero", "node_columns": "note"}, "named columns are stored as they are"),
         ({"rename": {"alter": "age"}}, "no table has the column 'alter'"),

@@ -109,15 +109,21 @@ class Frequencies:
         """The most frequent value, of several the first in their order, None if there is none; and
         whether it is that of training rows.
 
+        Raises:
+            DataError: There are too many different ones.
+
         Collective: all ranks of comm.
         """
         parts = comm.all_gather(
             (self._has_train, [list(counts.items()) for counts in self._counts])
         )
         in_train = any(has_train for has_train, _ in parts)
-        counts = Counter[Any]()
-        for _, (of_train, of_all) in parts:
-            counts.update(dict(of_train if in_train else of_all))
+        for k, counts in enumerate(self._counts):
+            counts.clear()
+            for _, of_worker in parts:
+                counts.update(dict(of_worker[k]))
+        self._check()
+        counts = self._counts[0 if in_train else 1]
         return min(counts, key=lambda value: (-counts[value], value), default=None), in_train
 
     def _check(self) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from graphtheta.base.arguments import matches, misfit
+from graphtheta.base.described import each_once
 from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.columns import TIME_UNITS
@@ -493,9 +494,15 @@ def checked_types(
 def rules_of(text: str) -> dict[str, str]:
     """Rules of missing values by column, that of all others by an empty name, of a text such as
     "mean,city=own".
+
+    Raises:
+        ConfigError: A column has two rules.
     """
     pairs = [item.rpartition("=") for item in text.split(",") if item.strip()]
-    return {column.strip(): rule.strip() for column, _, rule in pairs}
+    return each_once(
+        [(column.strip(), rule.strip()) for column, _, rule in pairs],
+        f"missing (--missing): {text} has two rules for the same columns; drop one of them",
+    )
 
 
 def list_widths(source: Source, types: dict[str, Any]) -> dict[str, int]:
