@@ -46,6 +46,7 @@ def test_the_seed_changes_splits_and_nothing_else():
     [
         ("nowhere", {}, ["'nowhere'", "sbm, rmat, ring, star"]),
         ("rmat:scale", {}, ["'scale' is not key=value"]),
+        ("rmat:scale=6, scale=7", {}, ["the option scale is given twice", "drop one"]),
         ("rmat:depth=3", {}, ["no option 'depth'", "scale, edge_factor"]),
         ("rmat:scale=big", {}, ["scale must be a whole number", "'big'"]),
         ("rmat", {"scale": 2.5}, ["scale must be a whole number", "2.5"]),

@@ -319,7 +319,7 @@ def test_many_different_values_have_no_mode_on_any_number_of_workers(size, monke
         return frequencies.agree(comm)
 
     assert run_simulated(size, partial(mode, n_different=3)) == [(0.0, False)] * size
-    with pytest.raises(DataError, match="more than 3 different values.*give --missing age=mean"):
+    with pytest.raises(DataError, match=r"more than 3 different values.*give --missing age=mean"):
         run_simulated(size, partial(mode, n_different=6))
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from graphtheta.base.arguments import checked
+from graphtheta.base.described import each_once
 from graphtheta.base.private import user_folder
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.graph.data.arrays import EDGE_MASKS, NODE_MASKS
@@ -428,20 +429,25 @@ def parse(
 ) -> tuple[str, dict[str, Any]]:
     """Split ``name:key=value,...`` into the name and all options; a path that exists is taken
     whole.
+
+    Raises:
+        ConfigError: An option is not of this form, or is given twice.
     """
     text = os.fspath(name_or_path)
     name, colon, rest = text.partition(":")
     if not colon or os.path.exists(text):
         return text, dict(options)
-    out = dict(options)
-    for item in filter(None, rest.split(",")):
-        key, equals, value = item.partition("=")
-        if not equals:
+    items = list(filter(None, rest.split(",")))
+    for item in items:
+        if "=" not in item:
             raise ConfigError(
                 f"{text}: '{item}' is not key=value; write {name}:key=value,key=value"
             )
-        out[key.strip()] = value.strip()
-    return name, out
+    pairs = [item.partition("=")[::2] for item in items]
+    return name, options | each_once(
+        [(key.strip(), value.strip()) for key, value in pairs],
+        f"{text}: the option {{}} is given twice; drop one of them",
+    )
 
 
 def convert(name: str, key: str, value: Any, kind: type) -> Any:
