@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from graphtheta.base.registry import Registry
+from graphtheta.base.registry import Registry, named_class
 from graphtheta.base.rng import Purpose, bits, key
 from graphtheta.errors import ConfigError, PartitionError
 
@@ -211,16 +211,14 @@ class EdgesOnGrid(EdgeRule):
         return (owner(chunk.src) // cols) * cols + owner(chunk.dst) % cols
 
 
-def _is(kind: type) -> Callable[[Any], bool]:
-    """Whether a thing is a class derived from another one."""
-    return lambda thing: isinstance(thing, type) and issubclass(thing, kind) and thing is not kind
-
-
 PARTITIONERS: Registry[type[Partitioner]] = Registry(
-    "node partitioner", _is(Partitioner), (), (HashPartitioner, BlockPartitioner)
+    "node partitioner", named_class(Partitioner), (), (HashPartitioner, BlockPartitioner)
 )
 EDGE_PLACEMENTS: Registry[type[EdgePlacement]] = Registry(
-    "edge placement", _is(EdgePlacement), (), (EdgesBySource, EdgesByDestination, EdgesOnGrid)
+    "edge placement",
+    named_class(EdgePlacement),
+    (),
+    (EdgesBySource, EdgesByDestination, EdgesOnGrid),
 )
 DEFAULT_PLACEMENT = EdgesBySource.name
 

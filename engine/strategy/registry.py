@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from inspect import isclass
-from typing import Any
-
-from graphtheta.base.registry import Registry
+from graphtheta.base.registry import Registry, named_class
 from graphtheta.errors import ConfigError
 
 from .own import OwnStrategy
 from .strategy import ClusterBatch, GlobalBatch, MiniBatch, Strategy
 
-
-def is_strategy(x: Any) -> bool:
-    """Whether x is a class of strategies that has a name."""
-    return isclass(x) and issubclass(x, OwnStrategy) and isinstance(getattr(x, "name", None), str)
-
-
 BUILT_IN = (GlobalBatch, MiniBatch, ClusterBatch)
 # in a job, leaves the choice among those of the package to it
 AUTO = "auto"
-STRATEGIES: Registry[type[Strategy]] = Registry("strategy", is_strategy, (AUTO,), BUILT_IN)
+STRATEGIES: Registry[type[Strategy]] = Registry(
+    "strategy", named_class(OwnStrategy), (AUTO,), BUILT_IN
+)
 
 
 def check_complete(strategy: type[Strategy]) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import isclass
-from typing import Any
-
 from graphtheta.analytics.algorithm import Algorithm
 from graphtheta.analytics.betweenness import Betweenness
 from graphtheta.analytics.components import Components
@@ -12,17 +9,11 @@ from graphtheta.analytics.page_rank import PageRank
 from graphtheta.analytics.paths import Bfs, Sssp
 from graphtheta.analytics.random_walks import RandomWalks
 from graphtheta.analytics.structure import CoreNumber, Degree, LabelPropagation, Triangles
-from graphtheta.base.registry import Registry
-
-
-def is_algorithm(x: Any) -> bool:
-    """Whether x is a class of algorithms."""
-    return isclass(x) and issubclass(x, Algorithm) and x is not Algorithm
-
+from graphtheta.base.registry import Registry, named_class
 
 ALGORITHMS: Registry[type[Algorithm]] = Registry(
     "graph algorithm",
-    is_algorithm,
+    named_class(Algorithm),
     (),
     (
         PageRank,
@@ -50,5 +41,5 @@ def make_algorithm(text: str, key: str = "ALGORITHM") -> Algorithm:
     Raises:
         ConfigError: Unknown name, unknown option, or a value of another type.
     """
-    kind, _, options = ALGORITHMS.described(text, key)
-    return kind(**options)
+    algorithm: Algorithm = ALGORITHMS.make(text, key)
+    return algorithm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from inspect import isclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -21,6 +22,18 @@ class Named(Protocol):
 
 
 T = TypeVar("T", bound=Named)
+
+
+def named_class(base: type = object, method: str = "") -> Callable[[Any], bool]:
+    """A function that says whether something is a class with a name, derived from ``base``, which
+    has a method if one is given.
+    """
+    return lambda x: (
+        isclass(x)
+        and issubclass(x, base)
+        and isinstance(getattr(x, "name", None), str)
+        and (not method or callable(getattr(x, method, None)))
+    )
 
 
 class Registry(dict[str, T]):
@@ -134,3 +147,12 @@ class Registry(dict[str, T]):
         kind: Any = self.find(name)
         named = {} if offered is None else accepted(f"the {self.what} {kind.name}", kind, offered)
         return kind, named, options_of(kind, text, key, written, elsewhere=tuple(offered or ()))
+
+    def make(self, text: str, key: str, offered: Mapping[str, Any] | None = None) -> Any:
+        """An object of the class that a text describes; for the arguments see ``described``.
+
+        Raises:
+            ConfigError: As of ``described``, or a value is not allowed.
+        """
+        kind, named, options = self.described(text, key, offered)
+        return kind(**named, **options)

@@ -26,7 +26,7 @@ from graphtheta.inference.forward.assembly import Prepared, prepare
 from graphtheta.run.embeddings.setup import check_embedding
 from graphtheta.run.job.job import Job
 from graphtheta.samplers.make_sampler import make_sampler
-from graphtheta.samplers.orders.registry import make_order
+from graphtheta.samplers.orders.registry import ORDERS
 from graphtheta.tasks.kinds.registry import kind_for, readers
 from graphtheta.train.loop.kept_clusters import clusters_of
 from graphtheta.train.loop.make_model import Factory, make_model, refuse_unread
@@ -173,7 +173,7 @@ def _mini(job: Job, graph: Graph, layers: Layers, task: Task, precomputed: bool)
         mode = {"independent": True} if job.mode == "independent" else {}
         return history.open, {**arguments, **mode}
     offered = {"batch_size": arguments["batch_size"]}
-    order = None if job.is_default("order") else make_order(job.order, offered)
+    order = None if job.is_default("order") else ORDERS.make(job.order, "order", offered)
     return MiniBatch, {**arguments, "vertex_limit": job.vertex_limit, "order": order}
 
 

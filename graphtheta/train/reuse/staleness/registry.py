@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from inspect import isclass
 from typing import Any, ClassVar, Protocol
 
-from graphtheta.base.registry import Registry
+from graphtheta.base.registry import Registry, named_class
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.strategy.task import Task
@@ -48,32 +47,12 @@ class HistoryPolicy(Protocol):
         """
 
 
-def is_exchange(x: Any) -> bool:
-    """Whether x is a class of halo exchanges."""
-    return (
-        isclass(x)
-        and isinstance(getattr(x, "name", None), str)
-        and callable(getattr(x, "view", None))
-    )
-
-
 # the constructor of an exchange receives ``seed`` if it names it
 EXCHANGES: Registry[type[HaloExchange]] = Registry(
-    "halo exchange", is_exchange, (EXACT,), (Bns, PipeGcn, Skip)
+    "halo exchange", named_class(method="view"), (EXACT,), (Bns, PipeGcn, Skip)
 )
-
-
-def is_history(x: Any) -> bool:
-    """Whether x is a class of history policies."""
-    return (
-        isclass(x)
-        and isinstance(getattr(x, "name", None), str)
-        and callable(getattr(x, "open", None))
-    )
-
-
 HISTORIES: Registry[type[HistoryPolicy]] = Registry(
-    "history", is_history, (NONE,), (Fresh, Gas, Hec)
+    "history", named_class(method="open"), (NONE,), (Fresh, Gas, Hec)
 )
 
 
@@ -87,14 +66,9 @@ def make_exchange(text: str, seed: int) -> HaloExchange | None:
     Raises:
         ConfigError: Unknown name, unknown option, or a value that is not allowed.
     """
-    return None if text == EXACT else _made(EXCHANGES, text, "exchange", {"seed": seed})
+    return None if text == EXACT else EXCHANGES.make(text, "exchange", {"seed": seed})
 
 
 def make_history(text: str) -> HistoryPolicy | None:
     """The history policy that a text describes, as for ``make_exchange``; None for none."""
-    return None if text == NONE else _made(HISTORIES, text, "history", {})
-
-
-def _made(registry: Registry[Any], text: str, key: str, offered: dict[str, Any]) -> Any:
-    kind, named, options = registry.described(text, key, offered)
-    return kind(**named, **options)
+    return None if text == NONE else HISTORIES.make(text, "history", {})
