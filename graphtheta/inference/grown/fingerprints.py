@@ -105,7 +105,7 @@ def column_hashes(store: ColumnStore, names: Iterable[str]) -> np.ndarray:
         block = np.zeros(len(rows), np.uint64)
         for name in names:
             block += row_hashes(store.read(name, rows), name)
-        out[a : a + BLOCK] = _mixed(block)
+        out[a : a + BLOCK] = bits(0, block)
     return out
 
 
@@ -177,7 +177,3 @@ def _words(x: np.ndarray) -> np.ndarray:
 def _odd(seed: int, words: np.ndarray) -> np.ndarray:
     """A random odd number for each word of a row."""
     return bits(seed, np.arange(words.shape[1])) | np.uint64(1)
-
-
-def _mixed(x: np.ndarray) -> np.ndarray:
-    return bits(0, x)

@@ -12,6 +12,7 @@ from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import TypedRows
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.typed import RELATION, TYPE
+from graphtheta.graph.data.validation import labelled
 from graphtheta.train.loader.batch import Batch, Block
 
 Relation = tuple[str, str, str]
@@ -50,16 +51,18 @@ class Layout:
         self.relations: tuple[Relation, ...] = graph.relations
         # the nodes of a type follow each other
         nodes = [graph.nodes_of(kind) for kind in self.types]
-        self._first = np.array([own[0] if len(own) else graph.n_nodes for own in nodes], np.int64)
-        labels = _known(graph.y) if graph.y is not None else np.ones(graph.n_nodes, bool)
-        self._labelled = [bool(np.any(labels[own])) for own in nodes]
+        self._first = np.array(
+            [of_type[0] if len(of_type) else graph.n_nodes for of_type in nodes], np.int64
+        )
+        labels = labelled(graph.y) if graph.y is not None else np.ones(graph.n_nodes, bool)
+        self._labelled = [bool(np.any(labels[of_type])) for of_type in nodes]
         self._lacks = (graph.meta.get("node_lacks", {}), graph.meta.get("edge_lacks", {}))
         self._widths = (graph.meta.get("type_widths"), graph.meta.get("relation_widths"))
 
     def nodes(self, batch: Batch) -> dict[str, TypeNodes]:
         """The nodes of each type."""
         kind = batch.columns[TYPE]
-        found = {}
+        by_type = {}
         for code, name in enumerate(self.types):
             rows = np.flatnonzero(kind == code)
             columns = {
@@ -67,8 +70,8 @@ class Layout:
                 for column, x in batch.columns.items()
                 if column != TYPE and self._has(column, name, code)
             }
-            found[name] = TypeNodes(rows, batch.nodes[rows] - self._first[code], columns)
-        return found
+            by_type[name] = TypeNodes(rows, batch.nodes[rows] - self._first[code], columns)
+        return by_type
 
     def edges(self, block: Block) -> dict[Relation, np.ndarray]:
         """The positions of the edges of each relation in a block, [n] int64. Edges of no relation,
@@ -123,9 +126,3 @@ def _part(x: Any, widths: list[int] | None, code: int) -> Any:
         return x
     end = int(np.sum(widths[: code + 1]))
     return x[:, end - widths[code] : end]
-
-
-def _known(y: np.ndarray) -> np.ndarray:
-    """Which nodes have a label, [n] bool."""
-    known = y >= 0 if y.dtype.kind in "iu" else ~np.isnan(y)
-    return np.any(known.reshape(len(y), -1), axis=1)

@@ -28,19 +28,14 @@ def clusters_of(graph: Graph, method: str, n_clusters: int = 0, seed: int = 0) -
         ConfigError: As in ``find_clusters``.
         FormatError: A file does not have one integer for each node.
     """
-    if not graph.folder or method not in METHODS:
-        return find_clusters(
-            src=np.asarray(graph.src),
-            dst=np.asarray(graph.dst),
-            n_nodes=graph.n_nodes,
-            method=method,
-            n_clusters=n_clusters,
-            seed=seed,
-        )
-    path = clusters_file(graph, method, n_clusters, seed)
-    if path.exists():
+    path = (
+        clusters_file(graph, method, n_clusters, seed)
+        if graph.folder and method in METHODS
+        else None
+    )
+    if path is not None and path.exists():
         return find_clusters(graph.src, graph.dst, graph.n_nodes, str(path))
-    found = find_clusters(
+    clusters = find_clusters(
         src=np.asarray(graph.src),
         dst=np.asarray(graph.dst),
         n_nodes=graph.n_nodes,
@@ -48,16 +43,18 @@ def clusters_of(graph: Graph, method: str, n_clusters: int = 0, seed: int = 0) -
         n_clusters=n_clusters,
         seed=seed,
     )
+    if path is None:
+        return clusters
     try:
         make_folder(path.parent)
         with atomic_file(path) as file:
-            np.save(file, found)
+            np.save(file, clusters)
     except OSError as error:
         logger.warning(
             f"{path}: clusters cannot be kept ({error.strerror}) and will be computed again by the"
             " next job"
         )
-    return found
+    return clusters
 
 
 def clusters_file(graph: Graph, method: str, n_clusters: int, seed: int) -> Path:
