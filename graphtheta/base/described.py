@@ -52,13 +52,13 @@ def each_once(pairs: Sequence[tuple[str, str]], message: str) -> dict[str, str]:
 
 
 def options_of(
-    made: type, text: str, key: str, written: dict[str, str], elsewhere: tuple[str, ...] = ()
+    described: type, text: str, key: str, written: dict[str, str], elsewhere: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """Arguments for the constructor of a class, each read as the type of its annotation, which may
     allow words in its place, as ``int | Literal["auto"]``.
 
     Args:
-        made: The class.
+        described: The class.
         text: The whole description, for messages.
         key: The key of the job that the description is the value of, for messages.
         written: Options as they are written.
@@ -67,21 +67,21 @@ def options_of(
     Raises:
         ConfigError: Unknown option, or a value of another type.
     """
-    hints = get_type_hints(made.__init__)  # type: ignore[misc]
-    known = {
+    hints = get_type_hints(described.__init__)  # type: ignore[misc]
+    forms = {
         name: _kind_and_words(hints.get(name, str))
-        for name in list(signature(made).parameters)
+        for name in list(signature(described).parameters)
         if name not in elsewhere
     }
     values: dict[str, Any] = {}
     for option, value in written.items():
-        if option not in known:
-            options = [name for name, (kind, _) in known.items() if kind in (bool, int, float, str)]
+        if option not in forms:
+            options = [name for name, (kind, _) in forms.items() if kind in (bool, int, float, str)]
             raise ConfigError(
                 f"{key}={text}: there is no option {option!r}; there is"
                 f" {', '.join(options) or 'none'}"
             )
-        kind, words = known[option]
+        kind, words = forms[option]
         if value in words:
             values[option] = value
             continue

@@ -133,14 +133,14 @@ def import_tables(argv: Sequence[str]) -> Program:
 
 def parser() -> Parser:
     """The flags."""
-    made = Parser(
+    import_parser = Parser(
         "import",
         "Write tables of edges and nodes as a store. Every worker reads its share.",
         "graphtheta import --edges follows.csv --src from --dst to --nodes users.parquet --id name"
         " --features age,posts --label team --to follows.store",
         "--edges FILES ",
     )
-    made.add_argument(
+    import_parser.add_argument(
         "--edges",
         metavar="FILES",
         required=True,
@@ -150,17 +150,17 @@ def parser() -> Parser:
             " dataset"
         ),
     )
-    made.add_argument(
+    import_parser.add_argument(
         "--nodes",
         metavar="FILES",
         help="the node table; without it, nodes are the ids that edges have",
     )
-    made.add_argument(
+    import_parser.add_argument(
         "--to",
         metavar="FOLDER",
         help="the store to make; missing or empty, and seen by all workers",
     )
-    made.add_argument(
+    import_parser.add_argument(
         "--like",
         metavar="STORE",
         help=(
@@ -168,27 +168,29 @@ def parser() -> Parser:
             " and classes, scales and what stands for missing values are those of its import"
         ),
     )
-    made.add_argument("--name", metavar="NAME", help="name of the graph [that of the file]")
+    import_parser.add_argument(
+        "--name", metavar="NAME", help="name of the graph [that of the file]"
+    )
     for title, flags in (
         ("Columns of the edge table", EDGE_COLUMNS),
         ("Columns of the node table", NODE_COLUMNS),
     ):
-        group = made.add_argument_group(title)
+        group = import_parser.add_argument_group(title)
         for flag, (metavar, text) in flags.items():
             group.add_argument(f"--{flag}", metavar=metavar, help=text)
-    made.add_argument(
+    import_parser.add_argument(
         "--n-nodes",
         type=int,
         metavar="N",
         help="ids are the numbers 0 to N-1, and there is no node table",
     )
-    made.add_argument(
+    import_parser.add_argument(
         "--n-features",
         type=int,
         metavar="D",
         help="number of sparse features [the largest number + 1]",
     )
-    group = made.add_argument_group("Types")
+    group = import_parser.add_argument_group("Types")
     group.add_argument(
         "--id-type",
         choices=("auto", "int", "text"),
@@ -219,7 +221,7 @@ def parser() -> Parser:
         default=None,
         help="the first line is a row; columns are named 0, 1, 2, ...",
     )
-    group = made.add_argument_group("Rows and values")
+    group = import_parser.add_argument_group("Rows and values")
     for flag, (choices, text) in ROWS.items():
         group.add_argument(f"--{flag}", choices=choices, help=text)
     group.add_argument(
@@ -237,7 +239,7 @@ def parser() -> Parser:
         default=None,
         help="a feature of 0 and 1 for each of these columns, which says where a value is missing",
     )
-    return made
+    return import_parser
 
 
 def names(text: str) -> list[str]:

@@ -465,12 +465,12 @@ def checked_types(
     plain = source.types()
     # times that become days are read in the unit in which they are given
     stored = {*options.node_columns, *options.edge_columns}
-    found = {
+    earlier = {
         column: word
         for column, word in (words or {}).items()
         if column in stored or word not in TIME_UNITS or not is_date(plain.get(column, FLOAT))
     }
-    every = {**found, **options.types}
+    every = {**earlier, **options.types}
     types = stated(
         plain, {column: word for column, word in every.items() if column in plain}, source.name
     )

@@ -178,12 +178,12 @@ def fitting(keys: dict[str, Any], model: str | None) -> dict[str, Any]:
 
 def last(words: list[str], name: str) -> str | None:
     """The value of the last occurrence of a flag; None if it is not given."""
-    found = None
+    last_value = None
     for word, following in zip(words, [*words, None][1:], strict=True):
         head, equals, value = word.partition("=")
         if head == name:
-            found = value if equals else following
-    return found
+            last_value = value if equals else following
+    return last_value
 
 
 def with_dashes(word: str) -> str:

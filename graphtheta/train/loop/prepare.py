@@ -121,19 +121,19 @@ def build_strategy(
     comm = partition.halo_comm
     name, written = name_and_options(job.strategy)
     with comm.agreed():
-        made = STRATEGIES.find(name)
-        check_complete(made)
+        strategy_class = STRATEGIES.find(name)
+        check_complete(strategy_class)
         made_by: Callable[..., Strategy]
-        if made is GlobalBatch:
+        if strategy_class is GlobalBatch:
             made_by, arguments = _global(job)
-        elif made is MiniBatch:
+        elif strategy_class is MiniBatch:
             made_by, arguments = _mini(job, graph, layers, task, precomputed)
-        elif made is ClusterBatch:
+        elif strategy_class is ClusterBatch:
             made_by, arguments = _cluster(job)
         else:
-            made_by = made
-            arguments = options_of(made, job.strategy, "strategy", written, GIVEN)
-    if made is ClusterBatch:
+            made_by = strategy_class
+            arguments = options_of(strategy_class, job.strategy, "strategy", written, GIVEN)
+    if strategy_class is ClusterBatch:
         arguments["clusters"] = _clusters(job, graph, partition)
     strategy = made_by(partition, layers, task, job.seed, **arguments)
     n = strategy.views_of(0)
