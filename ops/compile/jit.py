@@ -127,7 +127,7 @@ def cached(dispatcher: Any, text: str, modules: frozenset[str]) -> Any:
             one_at_a_time(machine_code.path(writable, dispatcher.targetctx)),
             collector_paused(),
         ):
-            FunctionIdentity._unique_ids = count(int.from_bytes(os.urandom(7)))
+            FunctionIdentity._unique_ids = count(int.from_bytes(os.urandom(7), "big"))
             entry = compile_alone(writable)
             if types not in dispatcher.overloads:
                 dispatcher.overloads[types] = dispatcher.overloads[writable]
