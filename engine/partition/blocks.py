@@ -95,11 +95,12 @@ def _keys(
     ``end_keys``.
     """
     by_src, by_dst = empty(edges.shape, np.int32), empty(edges.shape, np.int32)
+    ids = edges.astype(np.int32 if len(src) <= pairs.WIDEST else np.int64, copy=False)
     by_blocks(
         lambda b, begin, end: end_keys(
             src=src,
             dst=dst,
-            edges=edges,
+            edges=ids,
             row_of=row_of,
             sizes=sizes,
             by_src=by_src,
@@ -110,11 +111,7 @@ def _keys(
         len(edges),
         1,
     )
-    return (
-        by_dst,
-        by_src,
-        edges.astype(np.int32 if len(src) <= pairs.WIDEST else np.int64, copy=False),
-    )
+    return by_dst, by_src, ids
 
 
 def _widened(ids: np.ndarray) -> np.ndarray:

@@ -38,7 +38,7 @@ class MovePlan:
 
     Attributes:
         n_rows: Master rows of the frame the plan works on.
-        rows: Master rows read by other workers, grouped by reader, [n_sent].
+        rows: Master rows read by other workers, grouped by reader, [n_sent] int64.
         send_ptr: Bounds of the groups, [size + 1].
         recv_ptr: Bounds of the halo rows of each owner, [size + 1].
         anywhere: Whether any worker has a halo row; if none has, moves send nothing.
@@ -111,7 +111,8 @@ class MovePlan:
         """The same plan over a frame in which master row r is row position[r]."""
         return MovePlan(
             n_rows=n_rows,
-            rows=position[self.rows],
+            # kernels are compiled for one type of rows
+            rows=position[self.rows].astype(np.int64, copy=False),
             send_ptr=self.send_ptr,
             recv_ptr=self.recv_ptr,
             anywhere=self.anywhere,

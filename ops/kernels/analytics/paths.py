@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...compile.jit import jit
+from ..heap_sort import sort
 
 
 @jit()
@@ -95,7 +96,7 @@ def search_order(  # type: ignore[no-untyped-def]
                     done[u] = 1
                     end += 1
             if end > new + 1:
-                queue[new:end].sort()
+                sort(queue[new:end], queue[new:end])
 
 
 @jit()

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...compile.jit import jit
 from ..hash import draw, mix
+from ..heap_sort import sort
 
 
 @jit()
@@ -238,13 +239,12 @@ def merge_rows(ptr, near, weight, out_ptr):  # type: ignore[no-untyped-def]
     end = 0
     out_ptr[0] = 0
     for v in range(len(ptr) - 1):
-        order = np.argsort(near[ptr[v] : ptr[v + 1]]) + ptr[v]
-        others, sums = near[order], weight[order]
-        for i in range(len(order)):
-            if i and others[i] == others[i - 1]:
-                weight[end - 1] += sums[i]
+        sort(near[ptr[v] : ptr[v + 1]], weight[ptr[v] : ptr[v + 1]])
+        for e in range(ptr[v], ptr[v + 1]):
+            if e > ptr[v] and near[e] == near[e - 1]:
+                weight[end - 1] += weight[e]
             else:
-                near[end], weight[end] = others[i], sums[i]
+                near[end], weight[end] = near[e], weight[e]
                 end += 1
         out_ptr[v + 1] = end
     return end

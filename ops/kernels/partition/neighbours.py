@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ...compile.jit import jit
+from ..heap_sort import sort
 
 
 @jit()
@@ -43,7 +42,8 @@ def drop_repeats(ptr, near):  # type: ignore[no-untyped-def]
     """
     begin = end = 0
     for v in range(len(ptr) - 1):
-        items = np.sort(near[begin : ptr[v + 1]])
+        items = near[begin : ptr[v + 1]]
+        sort(items, items)
         begin = ptr[v + 1]
         for i in range(len(items)):
             if i == 0 or items[i] != items[i - 1]:

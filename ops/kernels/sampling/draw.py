@@ -11,6 +11,7 @@ from numba import njit
 
 from ...compile.jit import jit
 from ..hash import COLUMN, draw, mix
+from ..heap_sort import sort
 from ..prefetch import prefetch
 
 FREE = -1
@@ -42,13 +43,11 @@ def sort_rows(ptr, values, order, first, last):  # type: ignore[no-untyped-def]
         in_order = True
         for e in range(a + 1, b):
             in_order &= values[e - 1] < values[e]
-        if in_order:
-            for e in range(a, b):
-                order[e] = e
-        else:
+        for e in range(a, b):
+            order[e] = e
+        if not in_order:
             ascending = False
-            for i, e in enumerate(np.argsort(values[a:b])):
-                order[a + i] = a + e
+            sort(values[a:b].copy(), order[a:b])
     return ascending
 
 

@@ -22,6 +22,7 @@ from numba import njit
 
 from ...compile.jit import jit
 from ..hash import COLUMN, draw, mix
+from ..heap_sort import sort
 from .rate import quotient, race
 
 LAST, NONE, UNRATED = np.uint64(0xFFFFFFFFFFFFFFFF), np.uint64(0), 0.0
@@ -95,7 +96,7 @@ def shortlist(begin, end, others, ranks, fanout, each):  # type: ignore[no-untyp
                 rank = _rank(h, rate, high, tie)
                 if rank < low[-1]:
                     _put(low, which, rank, e)
-        which.sort()
+        sort(which, which)
         ptr[g] = n
         for k in range(fanout):
             if which[k] == end[g]:

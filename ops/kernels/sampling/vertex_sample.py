@@ -19,6 +19,7 @@ from numba import njit
 
 from ...compile.jit import jit
 from ..hash import GOLDEN, draw, mix
+from ..heap_sort import sort
 
 BELOW_ONE, ONE = 1 - 2.0**-53, np.uint64(1)
 # above the rounding errors of powers of numbers up to 1
@@ -218,7 +219,7 @@ def lowest_repeated(ptr, edges, others, vertex, draws, n_ids, k):  # type: ignor
             if low[-1] < 1.0:
                 # of a first number above it, the smallest of k is above low[-1] also with rounding
                 bound = 1.0 - (1.0 - low[-1]) ** k + MARGIN
-        which.sort()
+        sort(which, which)
         for i in range(k):
             at[bounds[g] + i], far[bounds[g] + i] = edges[which[i]], others[which[i]]
     return bounds, at, far
