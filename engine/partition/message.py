@@ -25,7 +25,7 @@ import numpy as np
 
 from graphtheta.base.bfloat16 import is_wide
 
-from ...ops.kernels.message_buffer import pack, pack_rounded, unpack, unpack_rounded
+from ...ops.kernels.message_buffer import pack, unpack
 from ...ops.parallel import buffers
 from ...ops.rows.row_list import located
 from ..comm.channel import Send
@@ -139,9 +139,8 @@ class MessageBuffer:
             if slot.width:
                 array, at = located(columns[name], rows)
                 x = _words(np.ascontiguousarray(array))
-                kernel = pack_rounded if slot.rounded else pack
                 arrays = (x, at, self._ptr, self._start(slot), self._items(slot))
-                self._by_rows(kernel, arrays, x.shape[1])
+                self._by_rows(pack, arrays, x.shape[1])
         return self
 
     def messages(self) -> list[Send]:
@@ -182,9 +181,8 @@ class MessageBuffer:
         out = buffers.empty((n, *slot.shape), slot.dtype)
         if slot.width:
             words = _words(out)
-            kernel = unpack_rounded if slot.rounded else unpack
             arrays = (self._items(slot), self._ptr, self._start(slot), words)
-            self._by_rows(kernel, arrays, words.shape[1])
+            self._by_rows(unpack, arrays, words.shape[1])
         return out
 
     def _by_rows(
@@ -218,7 +216,7 @@ def _as_float32(x: np.ndarray) -> np.ndarray:
     ptr = np.array([0, len(x)])
     start = np.zeros(1, np.int64)
     buffers.by_blocks(
-        lambda b, begin, end: unpack_rounded(
+        lambda b, begin, end: unpack(
             messages=x.reshape(-1), ptr=ptr, start=start, out=words, begin=begin, end=end
         ),
         len(x),

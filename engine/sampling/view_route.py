@@ -37,7 +37,13 @@ class ViewRoute:
         arriving = pointers(comm.swap(np.diff(bounds)[:, None])[:, 0].tolist())
         self._exchange = Exchange(
             comm,
-            MovePlan(n_rows=len(row), rows=sent, send_ptr=bounds, recv_ptr=arriving, anywhere=True),
+            MovePlan(
+                n_rows=len(row),
+                rows=sent.astype(np.int64),
+                send_ptr=bounds,
+                recv_ptr=arriving,
+                anywhere=True,
+            ),
         )
         told = np.empty(len(row), small)
         told[sent] = view
