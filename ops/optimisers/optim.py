@@ -81,9 +81,13 @@ class Optimiser(ABC):
         for p, slots, g, lr, decay in zip(
             self.parameters, self._slots, gradients, self.lr, self.weight_decay, strict=True
         ):
-            # a learning rate that is a numpy number must not change the type
-            p.value = self._next(p.value, g, slots, lr * factor, decay * p.decay).astype(
-                p.dtype, copy=False
+            # with numbers of Python and gradients of its type, a parameter and its slots keep it
+            p.value = self._next(
+                value=p.value,
+                g=np.asarray(g, p.dtype),
+                slots=slots,
+                lr=lr * float(factor),
+                decay=decay * p.decay,
             )
 
     @abstractmethod
@@ -161,7 +165,7 @@ class SGD(Optimiser):
             raise ConfigError("nesterov needs a momentum above 0")
         self.slots = ("momentum",) if momentum else ()
         super().__init__(parameters, lr, weight_decay)
-        self.momentum = momentum
+        self.momentum = float(momentum)
         self.nesterov = nesterov
 
     def _next(
@@ -203,8 +207,8 @@ class Adam(Optimiser):
         _check("betas", betas, all(0 <= b < 1 for b in betas), "in [0, 1)")
         _check("eps", eps, eps > 0, "above 0")
         super().__init__(parameters, lr, weight_decay)
-        self.betas = betas
-        self.eps = eps
+        self.betas = float(betas[0]), float(betas[1])
+        self.eps = float(eps)
 
     def _next(
         self,
@@ -306,9 +310,9 @@ class RMSprop(Optimiser):
             *(("momentum",) if momentum else ()),
         )
         super().__init__(parameters, lr, weight_decay)
-        self.alpha = alpha
-        self.eps = eps
-        self.momentum = momentum
+        self.alpha = float(alpha)
+        self.eps = float(eps)
+        self.momentum = float(momentum)
         self.centered = centered
 
     def _next(
@@ -336,7 +340,7 @@ class RMSprop(Optimiser):
 
 def _each(name: str, given: Rates, n: int) -> list[float]:
     """One number for each of n parameters."""
-    numbers = list(given) if isinstance(given, Sequence) else [given] * n
+    numbers = [float(x) for x in (given if isinstance(given, Sequence) else [given] * n)]
     if len(numbers) != n:
         raise ConfigError(
             f"{name} holds {len(numbers)} numbers for {n} parameters; give one for each, or one"

@@ -176,3 +176,26 @@ def test_large_parameters_move_as_small_ones_do(rng, make, dtype):
     for slot in ("mean", "square"):
         joined = np.concatenate([parts.state()[f"{slot}/{i}"] for i in range(pieces)])
         np.testing.assert_allclose(joined, large.state()[f"{slot}/0"], **tolerance)
+
+
+NUMBER = np.float64
+OF_NUMPY = {
+    "sgd": lambda p: SGD(p, NUMBER(0.1), NUMBER(0.01), momentum=NUMBER(0.9)),
+    "adam": lambda p: Adam(p, NUMBER(0.1), betas=(NUMBER(0.9), NUMBER(0.99)), eps=NUMBER(1e-8)),
+    "rmsprop": lambda p: RMSprop(p, 0.1, alpha=NUMBER(0.9), momentum=NUMBER(0.5), centered=True),
+}
+
+
+@pytest.mark.parametrize("n", [3, COMPILED])
+@pytest.mark.parametrize("name", OF_NUMPY)
+def test_numbers_of_numpy_and_wider_gradients_change_no_type(name, n):
+    """A slot of another type than its parameter could not be loaded."""
+    p = Parameter(np.ones(n, np.float32))
+    optimiser = OF_NUMPY[name]([p])
+    for g in (np.ones(n, np.float32), np.ones(n), [1.0] * n):
+        optimiser.step([g], NUMBER(0.5))
+    state = optimiser.state()
+    assert {p.dtype, *(x.dtype for slot, x in state.items() if slot != "steps")} == {
+        np.dtype(np.float32)
+    }
+    OF_NUMPY[name]([Parameter(np.ones(n, np.float32))]).load_state(state)
