@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
@@ -23,18 +22,6 @@ from ..view.view import GraphView
 from .fetch import REQUEST
 from .scatter import Move
 from .table import LearnedTable
-
-
-class LearnedRows(Protocol):
-    """The rows of a pass."""
-
-    def read(self) -> dict[str, Var]:
-        """The values by name of the column, [n, width] each, in the order of the rows of the view;
-        called once, before the pass.
-        """
-
-    def changes(self, gradients: Gradients) -> list[Change]:
-        """The additions to gradients of tables at this worker; called once, after the pass."""
 
 
 class OwnRows:
@@ -51,12 +38,16 @@ class OwnRows:
         self._read: dict[str, Var] = {}
 
     def read(self) -> dict[str, Var]:
+        """The values by name of the column, [n, width] each, in the order of the rows of the view;
+        called once, before the pass.
+        """
         self._read = _variables(
             {t.name: t.values(self._view.rows) for t in self._tables}, self._view
         )
         return self._read
 
     def changes(self, gradients: Gradients) -> list[Change]:
+        """The additions to gradients of tables at this worker; called once, after the pass."""
         return [
             (t.add, t.row_gradients(self._view.rows, gradients.of(self._read[t.name])))
             for t in self._tables
@@ -86,6 +77,7 @@ class FetchedRows:
         self._read: dict[str, Var] = {}
 
     def read(self) -> dict[str, Var]:
+        """As ``OwnRows.read``."""
         asked = np.concatenate(self._asked)
         bounds = pointers([len(rows) for rows in self._asked])
         with self._comm.ledger.stage("fetch"):
@@ -106,6 +98,7 @@ class FetchedRows:
         return self._read
 
     def changes(self, gradients: Gradients) -> list[Change]:
+        """As ``OwnRows.changes``."""
         back = {
             t.name: t.row_gradients(self._view.rows, gradients.of(self._read[t.name]))[1]
             for t in self._tables
@@ -118,6 +111,10 @@ class FetchedRows:
         return [
             (t.add, (rows, received[t.name][a:b])) for t in self._tables for rows, (a, b) in bounded
         ]
+
+
+# the rows of a pass
+LearnedRows = OwnRows | FetchedRows
 
 
 def _variables(values: Mapping[str, np.ndarray], view: GraphView) -> dict[str, Var]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -80,55 +80,6 @@ class Called(NamedTuple):
     outputs: list[Shape]
 
 
-class Turns(Protocol):
-    """How rows take their messages, one in each turn, in one pass.
-
-    Attributes:
-        parts: What a row ends with, by name; a single part has the name "".
-        parameters: The parameters that are read and into which gradients flow.
-        called: The operations of a turn.
-    """
-
-    @property
-    def parts(self) -> dict[str, Part]: ...
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]: ...
-
-    @property
-    def called(self) -> tuple[Called, ...]: ...
-
-    def run(
-        self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray, compiled: bool = False
-    ) -> Arrays:
-        """What each row ends with.
-
-        Args:
-            messages: Those of the turns, one after another, [n_messages, ...].
-            turns: The turns.
-            gid: Global ids of the rows, by which random numbers are drawn, [n_rows].
-            compiled: Whether long rows may run in compiled loops.
-
-        Returns:
-            By the names of ``parts``, [n_rows, ...].
-        """
-
-    def backpropagate(
-        self,
-        messages: np.ndarray,
-        turns: Sequence[Turn],
-        gid: np.ndarray,
-        gradients: Arrays,
-        compiled: bool = False,
-    ) -> tuple[np.ndarray, list[np.ndarray | None]]:
-        """Gradients of the messages, and of the parameters.
-
-        Args:
-            messages, turns, gid, compiled: As for ``run``.
-            gradients: Of what rows end with, as far as there are any.
-        """
-
-
 @dataclass(frozen=True)
 class FirstMessages:
     """The first k messages of each row, [n_rows, k, ...].
@@ -136,6 +87,7 @@ class FirstMessages:
     Attributes:
         k: Number of messages; rows take no more turns.
         dims, dtype: Trailing shape and type of a message.
+        parts, parameters, called: As of ``Recurrence``.
     """
 
     k: int
@@ -151,6 +103,7 @@ class FirstMessages:
     def run(
         self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray, compiled: bool = False
     ) -> Arrays:
+        """As ``Recurrence.run``."""
         ends = np.zeros((len(gid), self.k, *self.dims), self.dtype)
         for i, turn in enumerate(turns):
             ends[: turn.end - turn.begin, i] = messages[turn.begin : turn.end]
@@ -164,6 +117,7 @@ class FirstMessages:
         gradients: Arrays,
         compiled: bool = False,
     ) -> tuple[np.ndarray, list[np.ndarray | None]]:
+        """As ``Recurrence.backpropagate``."""
         g = gradients[""]
         each = [g[: turn.end - turn.begin, i] for i, turn in enumerate(turns)]
         return np.concatenate([messages[:0], *each]), []
@@ -233,6 +187,17 @@ class Recurrence:
     def run(
         self, messages: np.ndarray, turns: Sequence[Turn], gid: np.ndarray, compiled: bool = False
     ) -> Arrays:
+        """What each row ends with.
+
+        Args:
+            messages: Those of the turns, one after another, [n_messages, ...].
+            turns: The turns.
+            gid: Global ids of the rows, by which random numbers are drawn, [n_rows].
+            compiled: Whether long rows may run in compiled loops.
+
+        Returns:
+            By the names of ``parts``, [n_rows, ...].
+        """
         ends = {n: np.zeros((len(gid), *dims), dtype) for n, (dims, dtype) in self.parts.items()}
         tail = self._tail(messages, turns) if compiled else None
         turns = turns if tail is None else turns[: tail.first]
@@ -258,7 +223,11 @@ class Recurrence:
         gradients: Arrays,
         compiled: bool = False,
     ) -> tuple[np.ndarray, list[np.ndarray | None]]:
-        """As ``Turns.backpropagate``.
+        """Gradients of the messages, and of the parameters.
+
+        Args:
+            messages, turns, gid, compiled: As for ``run``.
+            gradients: Of what rows end with, as far as there are any.
 
         Raises:
             UserFunctionError: The step reads a parameter that it did not read over no rows.
@@ -393,6 +362,10 @@ class Recurrence:
         tape = Tape(record=record, training=training, seed=key, step=step, all_sum=_refused)
         tape.dtype = self.dtype
         return tape
+
+
+# how rows take their messages, one in each turn, in one pass
+Turns = FirstMessages | Recurrence
 
 
 @dataclass(frozen=True)
