@@ -104,13 +104,13 @@ PLANTED = (
     ),
     Planted(
         "a gradient of the largest number at another position",
-        "edge.codegen.reductions:ExtremeOverAxes.forward",
+        "edge.codegen.axes:ExtremeOverAxes.forward",
         "= which",
         "= 0",
     ),
     Planted(
         "equal numbers: the last of the largest",
-        "edge.codegen.reductions:ExtremeOverAxes.forward",
+        "edge.codegen.axes:ExtremeOverAxes.forward",
         "{self.better} best or",
         "{self.better}= best or",
     ),
@@ -159,19 +159,19 @@ PLANTED = (
     ),
     Planted(
         "equal messages: the last edge wins in kernels",
-        "edge.codegen.extremes:ExtremeLowering.forward",
+        "edge.codegen.totals:ExtremeLowering.forward",
         "{best.get(cell)}, tie, {edge.get(cell)})",
         "{best.get(cell)}, 0, {edge.get(cell)})",
     ),
     Planted(
         "equal messages: the last edges first among the k largest",
-        "edge.codegen.order_statistics:TopKLowering.forward",
+        "edge.codegen.totals:TopKLowering.forward",
         "{best.get(cell)}, {at}, {edge.get(cell)})",
         "{best.get(cell)}, 0, {edge.get(cell)})",
     ),
     Planted(
         "equal messages: the last edge has the median",
-        "edge.codegen.order_statistics:MedianLowering.forward",
+        "edge.codegen.totals:MedianLowering.forward",
         "single(ONE), tie,",
         "single(ONE), 0,",
     ),
@@ -189,7 +189,7 @@ PLANTED = (
     ),
     Planted(
         "a mean that ignores importance weights",
-        "edge.codegen.sums:MeanLowering.forward",
+        "edge.codegen.totals:MeanLowering.forward",
         'm.weighted("single(ONE)")',
         '"single(ONE)"',
     ),
@@ -228,7 +228,7 @@ PLANTED = (
     ),
     Planted(
         "parts of concat in another order",
-        "edge.codegen.concat:joined",
+        "edge.codegen.axes:joined",
         ", cuts, axis)",
         ", cuts, axis)[::-1]",
     ),

@@ -24,19 +24,13 @@ if __name__ != "graphtheta.ops.edge.codegen":
     raise ImportError("import graphtheta.ops.edge.codegen, not ops.codegen")
 
 from . import (  # noqa: F401  (register)
-    concat,
-    cumulative,
+    axes,
     dropout,
     embedding,
-    extremes,
-    order_statistics,
     product,
-    reductions,
     softmax,
     standardise,
-    structural,
-    sums,
-    variance,
+    totals,
 )
 from .boundary import numbers
 from .kernel import FIXED, Kernel, generate, in_turn, saved_at_most, unsupported
