@@ -44,7 +44,8 @@ class Variance(Aggregator):
         x = parts[0]
         w = _weights(scale, x)
         weight = seg.add(w)
-        mean = seg.add(expand(w, x.ndim) * x) / expand(weight, x.ndim)
+        # edges of weight 0 count as none
+        mean = seg.add(expand(w, x.ndim) * x) / expand(np.where(weight > 0, weight, 1), x.ndim)
         squares = seg.add(expand(w, x.ndim) * np.square(x - seg.broadcast(mean)))
         self.merge(state, seg.row, {"weight": weight, "mean": mean, "squares": squares})
 

@@ -352,10 +352,13 @@ def test_a_score_that_changes_nothing_has_no_gradient_at_all(rng, dtype):
     ).all()
 
 
-def test_an_edge_of_scale_k_counts_as_k_edges():
-    for name in ("sum", "mean", "logsumexp", "softmax-sum"):
+@pytest.mark.parametrize("name", ["sum", "mean", "var", "std", "logsumexp", "softmax-sum"])
+def test_an_edge_of_scale_k_counts_as_k_edges(name):
+    # a normaliser has another form without edges, and adds nothing to the sum then
+    for least in (1,) if name == "logsumexp" else (1, 0):
         row, parts, gid, _ = edges(name, 6)
-        times = np.random.default_rng(0).integers(1, 4, len(row))
+        times = np.random.default_rng(0).integers(least, 4, len(row))
+        times[row == row[0]] *= least
         _, scaled = total(
             agg=ALL[name], n=5, row=row, parts=parts, gid=gid, scale=times.astype(float)
         )

@@ -233,7 +233,28 @@ def test_batches_of_the_package_have_its_numbers(
     assert run_simulated(size, losses, **own) == run_simulated(size, losses, **like)
 
 
-def test_edges_and_their_weights() -> None:
+class Spread(gt.Layer):
+    sum = "std"
+
+
+class SpreadNet(gt.Model):
+    def __init__(self, d_in: int, d_out: int, dropout: float = 0.0):
+        self.weight = gt.Parameter.glorot(d_in, d_out)
+        self.layer = Spread()
+
+    def forward(self, graph: Any) -> Any:
+        return gt.matmul(self.layer(graph, graph.x), self.weight)
+
+
+@pytest.mark.parametrize(
+    ("model", "backend", "forms"),
+    [
+        ("gin", "reference", ("mask", "ids", "weights")),
+        # an edge of weight 0 must not divide by the sum of weights so far
+        (SpreadNet, "fused", ("weights",)),
+    ],
+)
+def test_edges_and_their_weights(model: Any, backend: str, forms: tuple[str, ...]) -> None:
     """Messages along some edges only, given by mask and by ids, are those of a graph of these; and
     sums are weighted.
     """
@@ -255,9 +276,9 @@ def test_edges_and_their_weights() -> None:
             return gt.Batch(nodes=everything, edges=mask)
 
     gt.STRATEGIES.add(Thin)
-    keys = {"model": "gin", "epochs": 2}
+    keys = {"model": model, "epochs": 2, "backend": backend}
     (expected,) = run_simulated(1, losses, graph=thin, **keys)
-    for Thin.form in ("mask", "ids", "weights"):
+    for Thin.form in forms:
         for size in (1, 3):
             found = run_simulated(size, losses, strategy="own_thin", **keys)[0]
             np.testing.assert_allclose(found, expected, rtol=1e-9)

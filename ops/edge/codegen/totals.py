@@ -57,8 +57,15 @@ class VarianceLowering(AggregateLowering):
         squares = m.state(name, "squares", x.dims)
         share = s.name("v")
         for cell in s.slices(()):
-            weight.add(cell, m.weighted("single(ONE)"))
-            s.put(f"{share} = {m.weighted('single(ONE)')} / {weight.get(cell)}")
+            each = m.weighted("single(ONE)")
+            total = weight.get(cell)
+            weight.add(cell, each)
+            # edges of weight 0 count as none
+            s.put(
+                f"{share} = where({total}, {each} / {total}, single(ZERO))"
+                if v.variant.weighted
+                else f"{share} = {each} / {total}"
+            )
         for cell in s.slices(x.dims):
             mine = s.name("x")
             gap = s.name("d")
