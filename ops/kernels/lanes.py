@@ -60,6 +60,23 @@ def call(builder: Any, name: str, result_type: Any, arguments: Sequence[Any]) ->
     return builder.call(cgutils.get_or_insert_function(builder.module, form, name), arguments)
 
 
+def _operator_of(floats: str, integers: str, swap: bool = False) -> Callable[[V, Any], V]:
+    """An operator on vectors, by its instructions for floats and for integers."""
+
+    def operate(one: V, other: Any) -> V:
+        a, b = reversed(one.pair(other)) if swap else one.pair(other)
+        if not a.floating:
+            return one.new(getattr(one.b, integers)(a.value, b.value))
+        return one.new(getattr(one.b, floats)(a.value, b.value, flags=one.FLAGS))
+
+    return operate
+
+
+def _comparison_of(how: str) -> Callable[[V, Any], V]:
+    """A comparison of vectors, which does not hold for NaN."""
+    return lambda one, other: one.compared(how, other)
+
+
 class V:
     """A vector in generated LLVM code; arithmetic on it emits instructions.
 
@@ -115,39 +132,22 @@ class V:
             self.b.shuffle_vector(self.value, ir.Constant(self.value.type, ir.Undefined), order)
         )
 
-    def _pair(self, x: Any) -> tuple[V, V]:
+    def pair(self, x: Any) -> tuple[V, V]:
+        """This vector and another, or a number, with as many lanes."""
         mine = self.repeated(x.n) if isinstance(x, V) and self.n == 1 else self
         return mine, mine.of(x)
 
-    def _do(self, x: Any, floats: str, integers: str, swap: bool = False) -> V:
-        a, b = reversed(self._pair(x)) if swap else self._pair(x)
-        if not a.floating:
-            return self.new(getattr(self.b, integers)(a.value, b.value))
-        return self.new(getattr(self.b, floats)(a.value, b.value, flags=self.FLAGS))
-
-    def __add__(self, x: Any) -> V:
-        return self._do(x, "fadd", "add")
-
-    def __radd__(self, x: Any) -> V:
-        return self._do(x, "fadd", "add", swap=True)
-
-    def __sub__(self, x: Any) -> V:
-        return self._do(x, "fsub", "sub")
-
-    def __rsub__(self, x: Any) -> V:
-        return self._do(x, "fsub", "sub", swap=True)
-
-    def __mul__(self, x: Any) -> V:
-        return self._do(x, "fmul", "mul")
-
-    def __rmul__(self, x: Any) -> V:
-        return self._do(x, "fmul", "mul", swap=True)
-
-    def __truediv__(self, x: Any) -> V:
-        return self._do(x, "fdiv", "sdiv")
-
-    def __rtruediv__(self, x: Any) -> V:
-        return self._do(x, "fdiv", "sdiv", swap=True)
+    __add__ = _operator_of("fadd", "add")
+    __radd__ = _operator_of("fadd", "add", swap=True)
+    __sub__ = _operator_of("fsub", "sub")
+    __rsub__ = _operator_of("fsub", "sub", swap=True)
+    __mul__ = _operator_of("fmul", "mul")
+    __rmul__ = _operator_of("fmul", "mul", swap=True)
+    __truediv__ = _operator_of("fdiv", "sdiv")
+    __rtruediv__ = _operator_of("fdiv", "sdiv", swap=True)
+    __and__ = _operator_of("and_", "and_")
+    __or__ = _operator_of("or_", "or_")
+    __xor__ = _operator_of("xor", "xor")
 
     def __neg__(self) -> V:
         return self.new(self.b.fneg(self.value)) if self.floating else 0 - self
@@ -156,27 +156,18 @@ class V:
         return self.call("llvm.fabs") if self.floating else (self < 0).choose(-self, self)
 
     def compared(self, how: str, x: Any) -> V:
-        a, b = self._pair(x)
+        a, b = self.pair(x)
         compare = a.b.fcmp_ordered if a.floating else a.b.icmp_signed
         return self.new(compare(how, a.value, b.value))
 
-    def __lt__(self, x: Any) -> V:
-        return self.compared("<", x)
-
-    def __le__(self, x: Any) -> V:
-        return self.compared("<=", x)
-
-    def __gt__(self, x: Any) -> V:
-        return self.compared(">", x)
-
-    def __ge__(self, x: Any) -> V:
-        return self.compared(">=", x)
-
-    def equals(self, x: Any) -> V:
-        return self.compared("==", x)
+    __lt__ = _comparison_of("<")
+    __le__ = _comparison_of("<=")
+    __gt__ = _comparison_of(">")
+    __ge__ = _comparison_of(">=")
+    equals = _comparison_of("==")
 
     def unequal(self, x: Any) -> V:
-        a, b = self._pair(x)
+        a, b = self.pair(x)
         compare = a.b.fcmp_unordered if a.floating else a.b.icmp_signed
         return self.new(compare("!=", a.value, b.value))
 
@@ -184,15 +175,6 @@ class V:
         if not self.floating:
             return self.new(ir.Constant(ir.VectorType(BIT, self.n), None))
         return self.new(self.b.fcmp_unordered("uno", self.value, self.value))
-
-    def __and__(self, x: Any) -> V:
-        return self._do(x, "and_", "and_")
-
-    def __or__(self, x: Any) -> V:
-        return self._do(x, "or_", "or_")
-
-    def __xor__(self, x: Any) -> V:
-        return self._do(x, "xor", "xor")
 
     def __lshift__(self, x: int) -> V:
         return self.new(self.b.shl(self.value, self.of(x).value))
