@@ -11,8 +11,9 @@ from ...ops.kernels.partition.edge_order import end_keys
 from ...ops.parallel.buffers import by_blocks, empty
 from .relation import EdgeBlock
 
-# of a worker: positions of edges are int32
+# of a worker: positions of edges are int32, and so are keys of ends, up to twice the rows
 MOST_EDGES = (1 << 31) - 1
+MOST_ROWS = 1 << 30
 
 
 def edge_blocks(
@@ -37,7 +38,7 @@ def edge_blocks(
         The blocks, and the edge ids in storage order, [m] int64.
 
     Raises:
-        PartitionError: There are too many edges for positions of 32 bits.
+        PartitionError: There are too many edges or rows for numbers of 32 bits.
     """
     if len(edges) > MOST_EDGES:
         raise PartitionError(
@@ -45,6 +46,11 @@ def edge_blocks(
             f" {MOST_EDGES}; use more workers"
         )
     n = n_masters + n_mirrors
+    if n > MOST_ROWS:
+        raise PartitionError(
+            f"{n} nodes on one worker, whose ends of edges have keys of 32 bits, are more than"
+            f" {MOST_ROWS}; use more workers"
+        )
     sizes = (n_masters, n_mirrors)
     # what is dealt is not stored elsewhere, so that its memory serves what follows
     in_bounds, in_src, ids = pairs.sorted_pairs(

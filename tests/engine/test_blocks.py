@@ -195,5 +195,15 @@ def test_a_worker_with_too_many_edges_is_refused(monkeypatch):
         run_simulated(1, build_partition_of, graph)
 
 
+def test_a_worker_with_too_many_nodes_is_refused(monkeypatch):
+    """Keys of the ends of edges would be negative."""
+    graph = graphs.random_graph(40, 160)
+    monkeypatch.setattr(blocks, "MOST_ROWS", 40)
+    run_simulated(1, build_partition_of, graph)
+    monkeypatch.setattr(blocks, "MOST_ROWS", 39)
+    with pytest.raises(PartitionError, match=r"40 nodes on one worker.*use more workers"):
+        run_simulated(1, build_partition_of, graph)
+
+
 def build_partition_of(comm, graph):
     return build_partition(graph, comm).n_local_edges
