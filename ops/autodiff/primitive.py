@@ -49,6 +49,9 @@ from .tape import Parameter, Var, blocks_of, current, needs_grad, operand_of, sp
 from .traits import PLAIN, Traits
 
 PRIMITIVES: dict[str, Primitive] = {}
+# makes a function of blocks of rows one of all rows, or leaves it as it is
+ByRows = Callable[[Callable[..., Any]], Callable[..., Any]]
+Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Primitive(Operation):
@@ -75,6 +78,7 @@ class Primitive(Operation):
             raise
 
     def _call(self, args: tuple[Any, ...], static: dict[str, Any]) -> Any:
+        """An expression of a gather, a value that waits to be fused, or the result."""
         if self.traits.takes != "anything":
             takes = self.traits.taken(static)
             args = tuple(_taken(takes, a) for a in args)
@@ -92,11 +96,9 @@ class Primitive(Operation):
                 v if isinstance(v, (np.ndarray, float)) or not is_sparse(v) else v.toarray()
                 for v in kept
             ]
-        values = [self._readable(v) for v in kept]
         # the function may reduce axis 0 of a value without rows
-        by_rows: Callable[..., Any] = (
-            rowwise if self.threaded and space_of(args[0]) is not None else _itself
-        )
+        by_rows: ByRows = rowwise if self.threaded and space_of(args[0]) is not None else _itself
+        values = [self._readable(v) for v in kept]
         try:
             y = by_rows(self.forward)(*values, **static)
         except GraphThetaError:
@@ -106,21 +108,26 @@ class Primitive(Operation):
             raise ShapeError(
                 f"{self.name} cannot take arrays of shape {shapes}: {error}"
             ) from error
-        rules = []
-        learned = False
-        variable = False
-        for i, a in enumerate(args):
-            rule = self.rule(i) if needs_grad(a) else None
-            learned = learned or rule is not None
-            variable = variable or isinstance(a, Var) or needs_grad(a)
-            rules.append(rule)
-        if not variable:
-            return y
+        for a in args:
+            if isinstance(a, Var) or needs_grad(a):
+                return self._recorded(y, by_rows, kept, (args, static))
+        return y
+
+    def _recorded(self, y: Any, by_rows: ByRows, kept: list[Any], call: Call) -> Var:
+        """A result as a variable, with the gradient rules of the arguments on the tape.
+
+        Args:
+            y: The result.
+            by_rows: How the function was called, and rules are.
+            kept: The values of the arguments, as the tape keeps them.
+            call: The arguments and the keywords.
+        """
+        args, static = call
+        rules = [self.rule(i) if needs_grad(a) else None for i, a in enumerate(args)]
         # part of a rounded value may be narrow
         if y.dtype == BFLOAT16 and not is_wide(y.shape[1:], np.float32):
             y = as_float(y)
         out = Var(y, self._space(args, y))
-
         part = None if self.traits.part is None else self.traits.part(static)
 
         def vjp(gs: list[Any]) -> list[Any]:
@@ -134,7 +141,7 @@ class Primitive(Operation):
             ]
 
         current().add(self.name, args, [out], vjp, (self, static))
-        if not learned:
+        if not any(rules):
             out.needs_grad = False
         return out
 
