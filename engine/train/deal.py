@@ -21,16 +21,17 @@ import numpy as np
 from ...ops.autodiff.space import RowSpace
 from ...ops.kernels.batch import group
 from ...ops.kernels.sampling.received import NONE, by_receiver, place, positions
+from ..comm.serial import LocalComm
+from ..partition.directory import LocalDirectory
 from ..partition.exchange import Exchange
 from ..partition.message import Columns
 from ..partition.partition import MASTER, NO_MIRRORS, Partition
-from ..partition.relation import EDGE
+from ..partition.relation import EDGE, StoredRelation
 from ..view.hop import Layers, depth
 from ..view.level import Level, Pass, Selection, tie_shift
 from ..view.scored_pairs import PairPlan, ScoredPairs
 from ..view.view import GraphView
 from .fetch import Features, request_bytes, row_bytes
-from .local import local_partition
 from .parts import COLUMN, ROWS, Parts, bytes_of, parts_of_views, typed_columns
 from .scatter import Received, scatter
 
@@ -305,3 +306,45 @@ def _inverse(order: np.ndarray) -> np.ndarray:
     out = np.empty(len(order), np.int32)
     out[order] = np.arange(len(order), dtype=np.int32)
     return out
+
+
+def local_partition(
+    partition: Partition,
+    masters: np.ndarray,
+    node: Mapping[str, Any],
+    edges: np.ndarray,
+    edge: Mapping[str, Any],
+) -> Partition:
+    """A partition whose nodes and edges belong to this worker alone.
+
+    Its edges have no blocks, so views of it are made from lists of edges and not by a search.
+
+    Args:
+        partition: This worker's part of the graph; the workers that share parameters remain its.
+        masters: Global ids of the nodes, [n] int64, none twice.
+        node: Columns of ``partition.node`` for these nodes, by name; others are left out.
+        edges: Global ids of the edges, [m] int64, none twice.
+        edge: All columns of ``partition.edge`` for these edges.
+    """
+    stored = StoredRelation(
+        EDGE,
+        edges,
+        True,
+        n_edges=partition.relations[EDGE].n_edges,
+        blocks=[],
+        sources=NO_MIRRORS,
+        destinations=NO_MIRRORS,
+    )
+    return Partition(
+        halo_comm=LocalComm(partition.job_comm),
+        n_nodes=partition.n_nodes,
+        n_edges=partition.n_edges,
+        gid=masters,
+        n_masters=len(masters),
+        directory=LocalDirectory(masters),
+        relations={EDGE: stored},
+        node=partition.node.filled(len(masters), node),
+        edge=partition.edge.filled(len(edges), edge),
+        job_comm=partition.job_comm,
+        short=partition.short,
+    )

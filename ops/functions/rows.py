@@ -24,7 +24,6 @@ import numpy as np
 
 from graphtheta.errors import ShapeError, UserFunctionError
 
-from ..autodiff.alignment import are_aligned
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation
@@ -231,6 +230,37 @@ def _adapt(a: Any, dtype: np.dtype) -> Any:
         # Python numbers are weak in numpy, numpy scalars are not
         return a.item() if isinstance(a, np.generic) else a
     return a if getattr(a, "dtype", None) == dtype else np.asarray(a, dtype)
+
+
+def are_aligned(args: tuple[Any, ...]) -> bool:
+    """Whether ``align`` would leave values as they are; also False where that takes longer to find
+    out.
+    """
+    space = None
+    dtype = None
+    most = 0
+    least = None
+    for a in args:
+        if type(a) is float or type(a) is int:
+            continue
+        if not isinstance(a, (Var, Parameter, Expr)):
+            return False
+        rank = len(a.dims) if isinstance(a, Expr) else len(a.shape)
+        rows = isinstance(a, Expr) and a.rows
+        if isinstance(a, Var) and a.space is not None:
+            if space is not None and a.space is not space:
+                return False
+            space = a.space
+            rank = rank - 1
+            rows = True
+        if dtype is None:
+            dtype = a.dtype
+        if a.dtype != dtype:
+            return False
+        most = max(most, rank)
+        if rows:
+            least = rank if least is None else min(least, rank)
+    return dtype is not None and dtype.kind == "f" and (least is None or least == most)
 
 
 def align(*args: Any) -> list[Any]:

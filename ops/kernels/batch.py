@@ -6,15 +6,29 @@ groups: those of group g are ``ptr[g]`` to ``ptr[g + 1]``.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 from ..compile.jit import jit
-from .lowest_bit import lowest_bit
 
 # number of rows that have none
 NONE = -1
 WORD_BITS = 6
 WORD, FIRST = 1 << WORD_BITS, np.uint64(1)
+
+
+@intrinsic
+def lowest_bit(typing: Any, word: Any) -> Any:
+    """Number of the lowest bit that is set in a word, uint64; undefined for 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), generate
 
 
 @jit()

@@ -28,7 +28,7 @@ from graphtheta.errors import ConfigError
 from graphtheta.ops.compile import cache, generated, jit, sources
 from graphtheta.ops.compile.generated import compiled
 from graphtheta.ops.compile.sources import imported
-from graphtheta.ops.kernels import loss, number_header, vector_header
+from graphtheta.ops.kernels import logits, number_header, vector_header
 
 STRANGER = 65534
 SOURCE = """@kernel_form
@@ -351,7 +351,7 @@ EDGE, ELEMENTWISE = (
 )
 # what identifies a kernel: of the package, of an edge program, of fused elementwise operations
 KERNELS = {
-    "loss": ("loss", frozenset({f"{OPS}.kernels.loss"})),
+    "logits": ("logits", frozenset({f"{OPS}.kernels.logits"})),
     "sampling": ("sampling", frozenset({f"{OPS}.kernels.sampling.draw"})),
     "optimiser": ("optimiser", frozenset({f"{OPS}.optimisers.kernels"})),
     "edge": (EDGE, imported(compile(EDGE, "edge", "exec"))),
@@ -359,7 +359,7 @@ KERNELS = {
 }
 # module, a text in it and what it is changed to, and the kernels that depend on it
 CHANGES = [
-    ("kernels.decay", "def exp_down(x", "def  exp_down(x", {"loss", "elementwise"}),
+    ("kernels.decay", "def exp_down(x", "def  exp_down(x", {"logits", "elementwise"}),
     ("kernels.hash", "COLUMN = ", "COLUMN = 2 * ", {"sampling", "edge", "elementwise"}),
     ("kernels.prefetch", "LINE = 64", "LINE = 32", {"sampling", "edge", "elementwise"}),
     ("kernels.lanes", "def vector(", "def  vector(", {"edge", "elementwise"}),
@@ -514,17 +514,20 @@ def test_functions_of_the_package_are_kept_in_the_same_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And not where Numba would put them, which is not checked."""
-    logits = np.zeros((3, 4), np.float32)
+    x = np.zeros((3, 4), np.float32)
     labels = np.zeros(3, np.int64)
     rows = np.arange(3)
     for compiling in (1, 0):
-        again = jit.jit(fastmath=loss.FAST)(loss.cross_entropy.py_func)
-        assert abs(again(logits, labels, rows) - 3 * np.log(4)) < 1e-5
+        again = jit.jit(fastmath=logits.FAST)(logits.cross_entropy.py_func)
+        assert abs(again(x, labels, rows) - 3 * np.log(4)) < 1e-5
         assert sum(again.stats.cache_misses.values()) == compiling and len(files(folder)) == 1
 
 
 def test_no_function_is_left_to_the_cache_of_numba() -> None:
-    for path in [*Path(jit.__file__).parent.glob("*.py"), *Path(loss.__file__).parent.glob("*.py")]:
+    for path in [
+        *Path(jit.__file__).parent.glob("*.py"),
+        *Path(logits.__file__).parent.glob("*.py"),
+    ]:
         assert "cache=" not in path.read_text(encoding="utf-8"), path
 
 

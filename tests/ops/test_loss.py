@@ -14,7 +14,7 @@ from graphtheta.ops import (
 )
 from graphtheta.ops.autodiff.expr import Tracer
 from graphtheta.ops.functions.losses.row_loss import RowLoss
-from graphtheta.ops.kernels.loss import cross_entropy_slope
+from graphtheta.ops.kernels.logits import cross_entropy_slope
 
 
 def run(loss, x, *args, **options):

@@ -28,7 +28,7 @@ def _share(terms: Any, total: float, dtype: Any) -> Any:
 
 @primitive("softmax_cross_entropy", rowwise=False)
 def _softmax_cross_entropy(logits: Any, labels: Any, used: Any, *, total: float) -> Any:
-    from ...kernels.loss import cross_entropy
+    from ...kernels.logits import cross_entropy
 
     parts = np.zeros(row_blocks(len(logits), logits.shape[1])[0])
 
@@ -42,7 +42,7 @@ def _softmax_cross_entropy(logits: Any, labels: Any, used: Any, *, total: float)
 def _softmax_cross_entropy_vjp(
     g: Any, y: Any, logits: Any, labels: Any, used: Any, total: float
 ) -> Any:
-    from ...kernels.loss import cross_entropy_slope
+    from ...kernels.logits import cross_entropy_slope
 
     out = empty(logits.shape, logits.dtype)
     scale = logits.dtype.type(g / total if total else 0)

@@ -27,7 +27,7 @@ def class_probabilities(out: np.ndarray) -> np.ndarray:
     Returns:
         [..., C], of the type of ``out``, at least float32.
     """
-    from ...kernels.probabilities import softmax_rows
+    from ...kernels.logits import softmax_rows
 
     rows = _wide(out).reshape(-1, max(1, out.shape[-1]))
     shares = empty(rows.shape, rows.dtype)
@@ -42,7 +42,7 @@ def class_probabilities(out: np.ndarray) -> np.ndarray:
 
 def label_probabilities(out: np.ndarray) -> np.ndarray:
     """Sigmoid of logits, [...], in their shape and type, at least float32; on all threads."""
-    from ...kernels.probabilities import sigmoids
+    from ...kernels.logits import sigmoids
 
     logits = _wide(out).reshape(-1)
     shares = empty(logits.shape, logits.dtype)
