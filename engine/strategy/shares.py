@@ -31,13 +31,13 @@ class RepeatedSampler:
     whatever the sampler was: some samplers choose for all nodes of a batch together.
 
     Args:
-        found: The result of the search, of one view.
+        result: Of the search, of one view.
     """
 
     name: ClassVar[str] = "repeated"
 
-    def __init__(self, found: SearchResult):
-        self._edges = found.edges
+    def __init__(self, result: SearchResult):
+        self._edges = result.edges
 
     @property
     def hops(self) -> int:
@@ -55,10 +55,10 @@ class RepeatedSampler:
         return [_of_rows(c, edges) for c, edges in zip(frontiers.candidates, of_pass, strict=True)]
 
 
-def _of_rows(c: Candidates, found: PassEdges) -> Chosen:
+def _of_rows(c: Candidates, edges: PassEdges) -> Chosen:
     """The edges of a block that were found into some of its rows."""
     block = c.block
-    position = found.stored.items - block.start
+    position = edges.stored.items - block.start
     src = block.in_src[position]
     dst = (np.searchsorted(block.in_indptr, position, side="right") - 1).astype(np.int32)
     sender, receiver = (dst, src) if c.reverse else (src, dst)
@@ -66,7 +66,7 @@ def _of_rows(c: Candidates, found: PassEdges) -> Chosen:
     begin, end = (np.searchsorted(receiver[order], c.rows, side=side) for side in ("left", "right"))
     ptr, at, senders = expand(begin, end, order, sender[order])
     chosen = c.of(ptr, position.astype(np.int32)[at], senders)
-    return chosen.weighted(None if found.weight is None else found.weight[at])
+    return chosen.weighted(None if edges.weight is None else edges.weight[at])
 
 
 class SharedBatch(Strategy):

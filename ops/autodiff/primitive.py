@@ -90,15 +90,15 @@ class Primitive(Operation):
         if (later := defer(self, args, static)) is not None:
             return later
         read = blocks_of if self.traits.contraction else operand_of
-        kept = [read(a) for a in args]
+        operands = [read(a) for a in args]
         if not self.sparse:
-            kept = [
+            operands = [
                 v if isinstance(v, (np.ndarray, float)) or not is_sparse(v) else v.toarray()
-                for v in kept
+                for v in operands
             ]
         # the function may reduce axis 0 of a value without rows
         by_rows: ByRows = rowwise if self.threaded and space_of(args[0]) is not None else _itself
-        values = [self._readable(v) for v in kept]
+        values = [self._readable(v) for v in operands]
         try:
             y = by_rows(self.forward)(*values, **static)
         except GraphThetaError:
@@ -110,16 +110,16 @@ class Primitive(Operation):
             ) from error
         for a in args:
             if isinstance(a, Var) or needs_grad(a):
-                return self._recorded(y, by_rows, kept, (args, static))
+                return self._recorded(y, by_rows, operands, (args, static))
         return y
 
-    def _recorded(self, y: Any, by_rows: ByRows, kept: list[Any], call: Call) -> Var:
+    def _recorded(self, y: Any, by_rows: ByRows, operands: list[Any], call: Call) -> Var:
         """A result as a variable, with the gradient rules of the arguments on the tape.
 
         Args:
             y: The result.
             by_rows: How the function was called, and rules are.
-            kept: The values of the arguments, as the tape keeps them.
+            operands: The values of the arguments, as the tape keeps them.
             call: The arguments and the keywords.
         """
         args, static = call
@@ -132,9 +132,9 @@ class Primitive(Operation):
 
         def vjp(gs: list[Any]) -> list[Any]:
             if part is not None:
-                return [Placed(kept[0].shape, part, gs[0])]
+                return [Placed(operands[0].shape, part, gs[0])]
             # rounded values are expanded again, and are those that later operations read
-            again = [self._readable(v) for v in kept]
+            again = [self._readable(v) for v in operands]
             result = self._readable(operand_of(out))
             return [
                 None if r is None else by_rows(r)(gs[0], result, *again, **static) for r in rules

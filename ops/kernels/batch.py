@@ -96,7 +96,7 @@ def number(number_of, words, rows, n):  # type: ignore[no-untyped-def]
 
 @jit()
 def numbers(number_of, rows, out, first, last):  # type: ignore[no-untyped-def]
-    """out[i] = number_of[found[i]] for some i."""
+    """out[i] = number_of[rows[i]] for some i."""
     for i in range(first, last):
         out[i] = number_of[rows[i]]
 
