@@ -13,12 +13,13 @@ import numpy as np
 
 from ...ops.kernels.partition.edge_order import mark_ends
 from ...ops.kernels.partition.pairs import numbered, occurrences
-from ...ops.kernels.partition.row_order import sample_step, votes
+from ...ops.kernels.partition.row_order import ids_of, keys_of, leaders, row_orders
 from ...ops.parallel.buffers import by_blocks
 from ..comm.communicator import Comm
 from .blocks import edge_blocks
 from .directory import DenseDirectory, Directory
 from .edge_source import EdgeChunk, EdgeSource
+from .layout import Layout, fewest_misses, layout_of
 from .relation import EdgeBlock
 
 # makes a directory from the workers and this worker's masters in the order of their rows
@@ -72,48 +73,60 @@ def whole_rows(
         name: occurrences(end, graph.n_nodes)
         for name, end in (("in_degree", graph.dst), ("out_degree", graph.src))
     }
-    order, bounds, row_of = _ordered(
-        graph, degrees["in_degree"] + degrees["out_degree"], owner, comm.size
-    )
-    mine = order[bounds[comm.rank] : bounds[comm.rank + 1]]
     if comm.size == 1:
         edges = numbered(graph.n_edges, graph.n_edges)
+        src, dst = graph.src, graph.dst
+        reads = degrees["in_degree"]
     else:
         local_ids = (c.ids[worker(c) == comm.rank] for c in source.chunks())
         edges = np.concatenate([np.zeros(0, np.int64), *local_ids])
-    where = DenseDirectory(owner, row_of) if directory is None else directory(comm, mine)
-    mirrors = _mirrors(graph, mine, edges)
-    theirs, row = where.locate(mirrors)
-    by_owner = np.lexsort((row, theirs))
-    mirrors = mirrors[by_owner]
-    theirs = theirs[by_owner]
-    row = row[by_owner]
-    gid = np.concatenate((mine, mirrors))
-    row_of = np.empty(graph.n_nodes, np.int32)
-    row_of[gid] = np.arange(len(gid))
+        src, dst = graph.src[edges], graph.dst[edges]
+        reads = occurrences(dst, graph.n_nodes)
+    mirrors = _mirrors(graph, owner == comm.rank, edges)
+    keys = keys_of(degrees["in_degree"] + degrees["out_degree"], np.arange(graph.n_nodes))
+    first = leaders(graph.src, graph.dst, keys)
+    layout = fewest_misses(
+        comm=comm,
+        layouts=(
+            _layout(order, owner, comm, mirrors)
+            for order in row_orders(keys, first, first[ids_of(first)])
+        ),
+        reads=reads,
+        src=src,
+        dst=dst,
+    )
+    del keys, first, reads, src, dst
+    masters, mirrors, at_owner, row = layout
+    del layout
     blocks, edges = edge_blocks(
         src=graph.src,
         dst=graph.dst,
         edges=edges,
-        row_of=row_of,
-        n_masters=len(mine),
+        row_of=row,
+        n_masters=len(masters),
         n_mirrors=len(mirrors),
     )
     return PartRows(
-        masters=mine,
-        degrees={name: degree[mine] for name, degree in degrees.items()},
+        masters=masters,
+        degrees={name: degree[masters] for name, degree in degrees.items()},
         mirrors=mirrors,
-        owner=theirs,
-        row=row,
+        owner=owner[mirrors],
+        row=at_owner[mirrors],
         blocks=blocks,
         edges=edges,
-        directory=where,
+        directory=(
+            DenseDirectory(owner, at_owner) if directory is None else directory(comm, masters)
+        ),
     )
 
 
 def _mirrors(graph: Any, mine: np.ndarray, edge_ids: np.ndarray) -> np.ndarray:
-    """The other nodes at the ends of some edges, ascending."""
-    if len(mine) == graph.n_nodes:
+    """The other nodes at the ends of some edges, ascending.
+
+    Args:
+        mine: Whether each node is a master, [n_nodes] bool.
+    """
+    if mine.all():
         return np.zeros(0, np.int64)
     marks = np.zeros(graph.n_nodes, np.uint8)
     by_blocks(
@@ -127,25 +140,14 @@ def _mirrors(graph: Any, mine: np.ndarray, edge_ids: np.ndarray) -> np.ndarray:
     return np.flatnonzero(marks)
 
 
-def _ordered(
-    graph: Any, degree: np.ndarray, owner: np.ndarray, size: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All nodes by owner, bounds of the nodes of each, and the row of each, in the better of two
-    orders for cache locality.
+def _layout(order: np.ndarray, owner: np.ndarray, comm: Comm, mirrors: np.ndarray) -> Layout:
+    """The rows of a worker if every worker has its masters in the order of some ids, [n_nodes]
+    int64.
     """
-    counts = np.bincount(owner, minlength=size)
+    counts = np.bincount(owner, minlength=comm.size)
     bounds = np.append(0, np.cumsum(counts))
-    sample = slice(None, None, sample_step(len(graph.src)))
-    src, dst = graph.src[sample], graph.dst[sample]
-
-    def rows(order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        order = order[np.argsort(owner[order], kind="stable")] if size > 1 else order
-        row_of = np.empty(graph.n_nodes, np.int32)
-        row_of[order] = np.arange(graph.n_nodes) - np.repeat(bounds[:-1], counts)
-        return order, row_of
-
-    by_degree = rows(np.argsort(-degree, kind="stable"))
-    by_number = rows(np.arange(graph.n_nodes))
-    at_front, side_by_side = votes(by_degree[1][src], by_number[1][src], by_number[1][dst])
-    order, row_of = by_number if side_by_side > at_front else by_degree
-    return order, bounds, row_of
+    order = order[np.argsort(owner[order], kind="stable")] if comm.size > 1 else order
+    at_owner = np.empty(len(order), np.int32)
+    at_owner[order] = np.arange(len(order)) - np.repeat(bounds[:-1], counts)
+    masters = order[bounds[comm.rank] : bounds[comm.rank + 1]]
+    return layout_of(masters, mirrors, owner[mirrors], at_owner)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from ...ops.kernels.partition.pairs import WIDEST, numbered, occurrences
-from ...ops.kernels.partition.row_order import sample_step, votes
+from ...ops.kernels.partition.row_order import ids_of, keys_of, leaders, row_orders
 from ..comm.communicator import Comm
 from .blocks import edge_blocks
 from .directory import ComputedDirectory, LocalDirectory, TableDirectory
 from .division import Division
 from .edge_source import EdgeSource
+from .layout import Layout, fewest_misses, layout_of
 from .partitioner import block_bounds
 from .rows import MakeDirectory, PartRows
 from .table import Route
@@ -41,31 +42,34 @@ def sliced_rows(
     ids = edges[0].astype(np.int64)
     del edges
     mirrors = _Mirrors(comm, nodes, others, division.owner(others))
-    degree = mirrors.summed(
-        [occurrences(end, len(nodes) + len(others)) for end in (dst, src)], len(nodes)
+    reads, read = (occurrences(end, len(nodes) + len(others)) for end in (dst, src))
+    degree = mirrors.combined(np.stack((reads, read), axis=1), len(nodes), np.add)
+    del read
+    keys = keys_of(degree.sum(axis=1), nodes)
+    first = leaders(src, dst, np.concatenate((keys, mirrors.fetched(keys))))
+    first = mirrors.combined(first, len(nodes), np.minimum)
+    second = _fetched(comm, nodes, division, ids_of(first), first)
+    layout = fewest_misses(
+        comm=comm,
+        layouts=(mirrors.layout(order) for order in row_orders(keys, first, second)),
+        reads=reads,
+        src=src,
+        dst=dst,
     )
-    by_degree = np.argsort(-degree.sum(axis=1), kind="stable")
-    placed = np.empty((len(nodes), 2), np.int32)
-    placed[by_degree, 0] = placed[:, 1] = np.arange(len(nodes))
-    theirs = mirrors.fetched(placed)
-    sampled = ids % sample_step(source.n_edges) == 0
-    chosen = _better_order(comm, np.concatenate((placed, theirs)), src[sampled], dst[sampled])
-    order = np.arange(len(nodes)) if chosen else by_degree
-    row = np.ascontiguousarray(theirs[:, chosen])
-    by_owner = np.lexsort((row, mirrors.owner))
-    final = np.empty(len(nodes) + len(others), np.int32)
-    final[order] = np.arange(len(nodes))
-    final[len(nodes) + by_owner] = len(nodes) + np.arange(len(others))
-    masters = nodes[order]
-    degrees = dict(zip(("in_degree", "out_degree"), degree[order].T, strict=True))
-    owner = mirrors.owner[by_owner]
+    n_masters = len(nodes)
+    masters = nodes[layout.masters]
+    degrees = dict(zip(("in_degree", "out_degree"), degree[layout.masters].T, strict=True))
+    owner = mirrors.owner[layout.mirrors - n_masters]
+    others = others[layout.mirrors - n_masters]
+    there = layout.at_owner[layout.mirrors]
+    row = layout.row
     # the sorts of the edges take most memory
-    del nodes, mirrors, degree, by_degree, placed, theirs, order
+    del nodes, mirrors, degree, reads, keys, first, second, layout
     blocks, stored = edge_blocks(
         src=src,
         dst=dst,
         edges=numbered(len(ids), len(ids)),
-        row_of=final,
+        row_of=row,
         n_masters=len(masters),
         n_mirrors=len(others),
     )
@@ -79,9 +83,9 @@ def sliced_rows(
     return PartRows(
         masters=masters,
         degrees=degrees,
-        mirrors=others[by_owner],
+        mirrors=others,
         owner=owner,
-        row=row[by_owner],
+        row=there,
         blocks=blocks,
         edges=ids[stored],
         directory=where,
@@ -108,19 +112,21 @@ class _Mirrors:
             np.searchsorted(nodes, part) for part in comm.all_to_all(self._route.parts(ids))
         ]
 
-    def summed(self, counts: list[np.ndarray], n_masters: int) -> np.ndarray:
-        """Counts of the masters over all workers, [n_masters, len(counts)].
+    def combined(self, values: np.ndarray, n_masters: int, ufunc: np.ufunc) -> np.ndarray:
+        """Values of the masters, combined with those of their mirrors on other workers,
+        [n_masters, ...].
 
         Args:
-            counts: By preliminary row, [n_masters + n_mirrors] int64 each.
+            values: By preliminary row, [n_masters + n_mirrors, ...].
             n_masters: Number of masters.
+            ufunc: Combines two arrays, in any order.
 
         Collective: all ranks.
         """
-        total = np.stack([count[:n_masters] for count in counts], axis=1)
-        parts = self._route.parts(np.stack([count[n_masters:] for count in counts], axis=1))
+        total = values[:n_masters].copy()
+        parts = self._route.parts(values[n_masters:])
         for rows, part in zip(self._rows, self._comm.all_to_all(parts), strict=True):
-            total[rows] += part
+            total[rows] = ufunc(total[rows], part)
         return total
 
     def fetched(self, values: np.ndarray) -> np.ndarray:
@@ -132,6 +138,34 @@ class _Mirrors:
         Collective: all ranks.
         """
         return self._route.back(self._comm.all_to_all([values[rows] for rows in self._rows]))
+
+    def layout(self, order: np.ndarray) -> Layout:
+        """Preliminary rows as nodes, if masters are in an order, [n_masters] int64.
+
+        Collective: all ranks.
+        """
+        at_owner = np.empty(len(order), np.int32)
+        at_owner[order] = np.arange(len(order))
+        at_owner = np.concatenate((at_owner, self.fetched(at_owner)))
+        return layout_of(order, np.arange(len(order), len(at_owner)), self.owner, at_owner)
+
+
+def _fetched(
+    comm: Comm, nodes: np.ndarray, division: Division, ids: np.ndarray, values: np.ndarray
+) -> np.ndarray:
+    """Values of some ids from their owners, [n].
+
+    Args:
+        comm: The workers.
+        nodes: Nodes of this worker, ascending.
+        division: Owners of nodes.
+        ids: [n] int64.
+        values: Of ``nodes``.
+
+    Collective: all ranks of comm.
+    """
+    asked, place = np.unique(ids, return_inverse=True)
+    return _Mirrors(comm, nodes, asked, division.owner(asked)).fetched(values)[place]
 
 
 def _own_nodes(n_nodes: int, comm: Comm, division: Division) -> np.ndarray:
@@ -185,17 +219,3 @@ def _numbered(nodes: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, list[np
     for row, at, end in zip(rows, away, ids, strict=True):
         row[at] = len(nodes) + at_others.find(end)
     return others, rows
-
-
-def _better_order(comm: Comm, rows: np.ndarray, src: np.ndarray, dst: np.ndarray) -> int:
-    """Whether masters are ordered by degree (0) or by id (1); see ``votes``.
-
-    Args:
-        comm: The workers.
-        rows: Rows of local nodes at their owners in both orders, [n, 2] int32.
-        src, dst: Local numbers of the ends of sampled edges, each on one worker.
-
-    Collective: all ranks of comm.
-    """
-    at_front, side_by_side = comm.all_sum(votes(rows[src, 0], rows[src, 1], rows[dst, 1]))
-    return int(side_by_side > at_front)

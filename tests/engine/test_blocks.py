@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import graphs
 import numpy as np
 import pytest
@@ -14,11 +16,11 @@ from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.errors import PartitionError
-from graphtheta.ops.kernels.partition import pairs
+from graphtheta.ops.kernels.partition import pairs, row_order
 from graphtheta.ops.kernels.partition.pairs import dealt_pairs, occurrences, sorted_pairs
-from graphtheta.ops.kernels.partition.row_order import CACHED_ROWS, SAMPLED_EDGES
 
 ODD = graphs.odd_graphs()
+SMALL_CACHE = {"PAGE": 2, "PAGES": 2, "WINDOW": 8, "SAMPLED": 40}
 
 
 def plain(graph, comm, placement):
@@ -27,15 +29,9 @@ def plain(graph, comm, placement):
     workers = np.concatenate(
         [np.zeros(0, np.int32), *(worker(chunk) for chunk in GraphEdges(graph).chunks())]
     )
-    order, row_of = ordered(graph, owner)
-    mine = order[owner[order] == comm.rank]
-    edges = np.flatnonzero(workers == comm.rank)
-    src, dst = graph.src[edges], graph.dst[edges]
-    mirrors = np.setdiff1d(np.concatenate((src, dst)), mine)
-    mirrors = mirrors[np.lexsort((row_of[mirrors], owner[mirrors]))]
-    local = np.full(graph.n_nodes, -1, np.int32)
-    local[mine], local[mirrors] = np.arange(len(mine)), len(mine) + np.arange(len(mirrors))
-    src, dst = local[src], local[dst]
+    order, row_of = ordered(graph, owner, workers)
+    mine, mirrors = rows(graph, owner, workers, order, row_of, comm.rank)
+    edges, src, dst = local_edges(graph, workers, (mine, mirrors), comm.rank)
     far = src >= len(mine), dst >= len(mine)
     src, dst = (
         np.where(mirror, row - len(mine), row).astype(np.int32)
@@ -67,24 +63,79 @@ def plain(graph, comm, placement):
     return found
 
 
-def ordered(graph, owner):
-    """All nodes by owner, and the row of each."""
-    degree = np.bincount(graph.src, minlength=graph.n_nodes) + np.bincount(
-        graph.dst, minlength=graph.n_nodes
-    )
-    found = []
-    for rank in (-degree, np.arange(graph.n_nodes)):
-        order = np.lexsort((rank, owner))
+def ordered(graph, owner, workers):
+    """All nodes by owner, and the row of each, in the order in which caches miss least."""
+    best = None
+    for factor, order in zip((1, 1, 3), orders(graph), strict=True):
+        order = order[np.argsort(owner[order], kind="stable")]
         row_of = np.empty(graph.n_nodes, np.int32)
         for own in range(owner.max() + 1):
             row_of[order[owner[order] == own]] = np.arange(np.count_nonzero(owner == own))
-        found.append((order, row_of))
-    sample = slice(None, None, max(1, graph.n_edges // SAMPLED_EDGES))
-    src, dst = graph.src[sample], graph.dst[sample]
-    at_front = np.count_nonzero(found[0][1][src] < CACHED_ROWS)
-    return found[
-        int(np.count_nonzero(np.abs(found[1][1][src] - found[1][1][dst]) < CACHED_ROWS) > at_front)
-    ]
+        total = 0
+        for rank in range(owner.max() + 1):
+            nodes = rows(graph, owner, workers, order, row_of, rank)
+            _, src, dst = local_edges(graph, workers, nodes, rank)
+            total += factor * misses(src, dst, sum(map(len, nodes)))
+        if best is None or total < best[0]:
+            best = total, order, row_of
+    return best[1:]
+
+
+def orders(graph):
+    """The nodes by degree, by id, and by leader."""
+    degree = np.bincount(graph.src, minlength=graph.n_nodes) + np.bincount(
+        graph.dst, minlength=graph.n_nodes
+    )
+    by_degree = np.lexsort((np.arange(graph.n_nodes), -degree))
+    place = np.argsort(by_degree)
+    leader = np.arange(graph.n_nodes)
+    for pair in zip(graph.src, graph.dst, strict=True):
+        for v, u in (pair, pair[::-1]):
+            if place[u] < place[leader[v]]:
+                leader[v] = u
+    by_leader = sorted(
+        range(graph.n_nodes),
+        key=lambda v: (place[leader[leader[v]]], place[leader[v]], place[v]),
+    )
+    return by_degree, np.arange(graph.n_nodes), np.array(by_leader, int)
+
+
+def rows(graph, owner, workers, order, row_of, rank):
+    """The masters and mirrors of a worker."""
+    mine = order[owner[order] == rank]
+    edges = workers == rank
+    mirrors = np.setdiff1d(np.concatenate((graph.src[edges], graph.dst[edges])), mine)
+    return mine, mirrors[np.lexsort((row_of[mirrors], owner[mirrors]))]
+
+
+def local_edges(graph, workers, nodes, rank):
+    """The edges of a worker, and the local rows of their ends."""
+    gid = np.concatenate(nodes)
+    local = np.full(graph.n_nodes, -1, np.int32)
+    local[gid] = np.arange(len(gid))
+    edges = np.flatnonzero(workers == rank)
+    return edges, local[graph.src[edges]], local[graph.dst[edges]]
+
+
+def misses(src, dst, n):
+    """Misses of a cache that replaces the least recently used page, in windows of the reads."""
+    page, room, window = row_order.PAGE, row_order.PAGES, row_order.WINDOW
+    if n <= page * room:
+        return 0
+    period = max(window, window * len(src) // row_order.SAMPLED)
+    cache = OrderedDict()
+    missed = before = 0
+    for row in range(n):
+        sources = np.sort(src[dst == row])
+        if before % period < window:
+            for one in (sources // page).tolist():
+                missed += one not in cache
+                cache[one] = None
+                cache.move_to_end(one)
+                if len(cache) > room:
+                    cache.popitem(last=False)
+        before += len(sources)
+    return missed
 
 
 def bounds(rows, n):
@@ -136,8 +187,14 @@ def several_threads(monkeypatch):
     monkeypatch.setattr(pairs, "threads", lambda: 3)
 
 
+@pytest.fixture
+def small_cache(monkeypatch):
+    for name, value in SMALL_CACHE.items():
+        monkeypatch.setattr(row_order, name, value)
+
+
 @pytest.mark.parametrize("name", ODD)
-def test_odd_graphs(name, several_threads):
+def test_odd_graphs(name, several_threads, small_cache):
     # half of the placements with each number of workers, the other half with the next
     for size in range(1, min(4, ODD[name].n_nodes) + 1):
         for placement in graphs.PLACEMENTS[(size + list(ODD).index(name)) % 2 :: 2]:
@@ -150,7 +207,10 @@ def test_random_graphs(seed, size, placement):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(4, 30))
     e = int(rng.integers(0, 200))
-    check(graphs.fill(rng.integers(0, n, e), rng.integers(0, n, e), n, seed), size, placement)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SMALL_CACHE.items():
+            patch.setattr(row_order, name, value)
+        check(graphs.fill(rng.integers(0, n, e), rng.integers(0, n, e), n, seed), size, placement)
 
 
 @pytest.mark.parametrize("widest", [0, pairs.WIDEST])

@@ -15,6 +15,7 @@ import pytest
 import ranks
 
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition import layout
 from graphtheta.engine.partition.directory import ComputedDirectory, DenseDirectory, TableDirectory
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partition import build_partition
@@ -110,19 +111,30 @@ def test_partitions_are_equal(placement, size, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_both_orders_of_rows(size, tmp_path, monkeypatch):
-    """A sample of the edges of all workers decides, as for a graph in memory."""
-    monkeypatch.setattr(row_order, "SAMPLED_EDGES", 50)
-    monkeypatch.setattr(row_order, "CACHED_ROWS", 12)
+def test_orders_of_rows(size, tmp_path, monkeypatch):
+    """Misses of the caches of all workers decide, as for a graph in memory."""
+    for name, value in {"PAGE": 2, "PAGES": 4, "WINDOW": 50, "SAMPLED": 400}.items():
+        monkeypatch.setattr(row_order, name, value)
+    monkeypatch.setattr(layout, "FACTORS", (1, 1, 1))
     rng = np.random.default_rng(0)
-    node = np.arange(200)
-    near = graphs.fill(node, (node + rng.integers(1, 9, 200)) % 200, 200)
-    hubs = graphs.fill(199 - rng.integers(0, 10, 600), rng.integers(0, 200, 600), 200)
-    for graph, by_id in ((near, True), (hubs, False)):
-        for placement in (("1d-src", "hash"), ("vertex-cut", "block")):
+    node = np.repeat(np.arange(200), 9)
+    other = np.tile(np.arange(9), 200)
+    ids = rng.permutation(200)
+    near = graphs.fill(node, (node + rng.integers(1, 9, 1800)) % 200, 200)
+    hubs = graphs.fill(30 * rng.integers(0, 6, 900), rng.integers(0, 200, 900), 200)
+    cliques = graphs.fill(ids[node], ids[node // 10 * 10 + (node + other + 1) % 10], 200)
+    for graph, expected in ((near, "id"), (hubs, "degree"), (cliques, "leader")):
+        check(graph, tmp_path, size, ("vertex-cut", "block"))
+        for placement in (("1d-src", "hash"), ("1d-dst", "hash")):
             check(graph, tmp_path, size, placement)
             for p in run_simulated(size, build, mapped(graph, tmp_path), *placement):
-                assert (np.diff(p.masters) > 0).all() == by_id
+                degree = p.node.read("in_degree") + p.node.read("out_degree")
+                by_degree = np.lexsort((p.masters, -degree))
+                if (np.diff(p.masters) > 0).all():
+                    order = "id"
+                else:
+                    order = "degree" if (np.diff(by_degree) > 0).all() else "leader"
+                assert order == expected
 
 
 @pytest.mark.second

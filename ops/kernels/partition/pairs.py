@@ -34,7 +34,7 @@ def occurrences(keys: np.ndarray, n: int) -> np.ndarray:
         keys: [m] integers.
     """
     # a thread has as many counters as there are numbers
-    parts = _parts(len(keys), max(n, KEYS_PER_THREAD))
+    parts = thread_parts(len(keys), max(n, KEYS_PER_THREAD))
     counts = np.zeros((len(parts), n), np.int64)
     run_blocks(lambda b: count(keys, counts[b], *parts[b]), len(parts))
     return counts[0] if len(parts) == 1 else counts.sum(axis=0)
@@ -65,7 +65,7 @@ def dealt_pairs(high: np.ndarray, low: np.ndarray, numbers: np.ndarray, n: int) 
         n: High keys that are possible.
     """
     bucket_of, shift, rows = _buckets(high, n)
-    parts = _parts(len(high), KEYS_PER_THREAD)
+    parts = thread_parts(len(high), KEYS_PER_THREAD)
     free = np.zeros((len(parts), len(rows) - 1), np.int64)
     run_blocks(lambda b: count_buckets(high, bucket_of, shift, free[b], *parts[b]), len(parts))
     ends = np.cumsum(free.T).reshape(-1, len(parts))
@@ -132,7 +132,7 @@ def _buckets(keys: np.ndarray, n: int) -> tuple[np.ndarray, int, np.ndarray]:
     return bucket_of.astype(np.int16), shift, np.append(first << shift, n)
 
 
-def _parts(m: int, least: int) -> list[tuple[int, int]]:
+def thread_parts(m: int, least: int) -> list[tuple[int, int]]:
     """Bounds of the keys of each thread, of which a thread has at least some."""
     parts = max(1, min(threads(), m // least))
     return list(pairwise(np.linspace(0, m, parts + 1, dtype=np.int64).tolist()))
