@@ -52,7 +52,7 @@ def fewest_misses(
     dst: np.ndarray,
 ) -> Layout:
     """The layout in which the caches of all workers together have fewest misses, times the factor
-    of its order; the first of equal ones.
+    of its order; the first of equal ones. None is made after one without misses.
 
     Args:
         comm: The workers.
@@ -63,10 +63,14 @@ def fewest_misses(
     Collective: all ranks of comm.
     """
 
-    def total(numbered: tuple[int, Layout]) -> int:
-        number, layout = numbered
+    best = None
+    for factor, layout in zip(FACTORS, layouts, strict=False):
         order = np.concatenate((layout.masters, layout.mirrors))
         local = misses(order=order, row=layout.row, reads=reads, src=src, dst=dst)
-        return FACTORS[number] * int(comm.all_sum(np.array(local)))
-
-    return min(enumerate(layouts), key=total)[1]
+        total = factor * int(comm.all_sum(np.array(local)))
+        if best is None or total < best[0]:
+            best = total, layout
+        if not total:
+            break
+    assert best is not None
+    return best[1]

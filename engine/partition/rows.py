@@ -7,6 +7,7 @@ larger than one worker.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,18 +85,17 @@ def whole_rows(
         reads = occurrences(dst, graph.n_nodes)
     mirrors = _mirrors(graph, owner == comm.rank, edges)
     keys = keys_of(degrees["in_degree"] + degrees["out_degree"], np.arange(graph.n_nodes))
-    first = leaders(graph.src, graph.dst, keys)
     layout = fewest_misses(
         comm=comm,
         layouts=(
             _layout(order, owner, comm, mirrors)
-            for order in row_orders(keys, first, first[ids_of(first)])
+            for order in row_orders(keys, partial(_led, graph, keys))
         ),
         reads=reads,
         src=src,
         dst=dst,
     )
-    del keys, first, reads, src, dst
+    del keys, reads, src, dst
     masters, mirrors, at_owner, row = layout
     del layout
     blocks, edges = edge_blocks(
@@ -138,6 +138,12 @@ def _mirrors(graph: Any, mine: np.ndarray, edge_ids: np.ndarray) -> np.ndarray:
     )
     marks[mine] = 0
     return np.flatnonzero(marks)
+
+
+def _led(graph: Any, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Keys of the leaders of all nodes, and of the leaders of these, [n_nodes] int64 each."""
+    first = leaders(graph.src, graph.dst, keys)
+    return first, first[ids_of(first)]
 
 
 def _layout(order: np.ndarray, owner: np.ndarray, comm: Comm, mirrors: np.ndarray) -> Layout:

@@ -7,6 +7,8 @@ masters and answer with rows. The result is equal to that of ``whole_rows``.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ...ops.kernels.partition.pairs import WIDEST, numbered, occurrences
@@ -46,12 +48,18 @@ def sliced_rows(
     degree = mirrors.combined(np.stack((reads, read), axis=1), len(nodes), np.add)
     del read
     keys = keys_of(degree.sum(axis=1), nodes)
-    first = leaders(src, dst, np.concatenate((keys, mirrors.fetched(keys))))
-    first = mirrors.combined(first, len(nodes), np.minimum)
-    second = _fetched(comm, nodes, division, ids_of(first), first)
+    led = partial(
+        _led,
+        comm=comm,
+        division=division,
+        nodes=nodes,
+        mirrors=mirrors,
+        ends=(src, dst),
+        keys=keys,
+    )
     layout = fewest_misses(
         comm=comm,
-        layouts=(mirrors.layout(order) for order in row_orders(keys, first, second)),
+        layouts=(mirrors.layout(order) for order in row_orders(keys, led)),
         reads=reads,
         src=src,
         dst=dst,
@@ -64,7 +72,7 @@ def sliced_rows(
     there = layout.at_owner[layout.mirrors]
     row = layout.row
     # the sorts of the edges take most memory
-    del nodes, mirrors, degree, reads, keys, first, second, layout
+    del nodes, mirrors, degree, reads, keys, led, layout
     blocks, stored = edge_blocks(
         src=src,
         dst=dst,
@@ -148,6 +156,29 @@ class _Mirrors:
         at_owner[order] = np.arange(len(order))
         at_owner = np.concatenate((at_owner, self.fetched(at_owner)))
         return layout_of(order, np.arange(len(order), len(at_owner)), self.owner, at_owner)
+
+
+def _led(
+    comm: Comm,
+    nodes: np.ndarray,
+    division: Division,
+    mirrors: _Mirrors,
+    ends: tuple[np.ndarray, np.ndarray],
+    keys: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Keys of the leaders of the nodes of this worker, and of the leaders of these.
+
+    Args:
+        comm, nodes, division: As for ``_fetched``.
+        mirrors: The other nodes at the ends of its edges.
+        ends: Local nodes at the ends of its edges.
+        keys: Of ``nodes``.
+
+    Collective: all ranks of comm.
+    """
+    first = leaders(*ends, np.concatenate((keys, mirrors.fetched(keys))))
+    first = mirrors.combined(first, len(nodes), np.minimum)
+    return first, _fetched(comm, nodes, division, ids_of(first), first)
 
 
 def _fetched(

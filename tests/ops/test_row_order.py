@@ -81,7 +81,7 @@ def test_leaders_have_the_highest_degree_near_a_node(threads, monkeypatch):
         near = {v, *src[dst == v].tolist(), *dst[src == v].tolist()}
         assert ids_of(first)[v] == min(near, key=lambda u: (-degree[u], u))
     second = first[ids_of(first)]
-    by_degree, by_id, by_leader = row_orders(keys, first, second)
+    by_degree, by_id, by_leader = row_orders(keys, lambda: (first, second))
     assert by_degree.tolist() == sorted(range(n), key=lambda v: (-degree[v], v))
     assert by_id.tolist() == list(range(n))
     place = np.argsort(by_degree)

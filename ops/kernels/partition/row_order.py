@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -58,18 +58,21 @@ def _lead(src, dst, keys, lowest, first, last):  # type: ignore[no-untyped-def]
             lowest[s] = keys[d]
 
 
-def row_orders(keys: np.ndarray, first: np.ndarray, second: np.ndarray) -> Iterator[np.ndarray]:
+def row_orders(
+    keys: np.ndarray, led: Callable[[], tuple[np.ndarray, np.ndarray]]
+) -> Iterator[np.ndarray]:
     """Orders of nodes that are numbered by rising id: by falling degree, so that rows that many
     edges read are adjacent; by id, which is good if ids follow communities; by leader, so that
     neighbours of a hub are adjacent.
 
     Args:
         keys: Of the nodes, [n] int64.
-        first, second: Keys of the leaders of the nodes, and of the leaders of these.
+        led: Returns the keys of the leaders of the nodes, and of the leaders of these; called for
+            the last order.
     """
     yield np.argsort(keys)
     yield np.arange(len(keys))
-    yield np.lexsort((keys, first, second))
+    yield np.lexsort((keys, *led()))
 
 
 def misses(
