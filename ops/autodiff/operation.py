@@ -34,6 +34,7 @@ class Operation:
         traits: What the planner and the code generators know about it.
         args: Names of the positional arguments; the last one includes all that follow if
             ``variadic``.
+        taken: The same as a set.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Operation:
         self.args = tuple(
             p.name for p in kinds if p.kind in (Arg.POSITIONAL_OR_KEYWORD, Arg.VAR_POSITIONAL)
         )
+        self.taken = frozenset(self.args)
         self.variadic = any(p.kind is Arg.VAR_POSITIONAL for p in kinds)
         self.rules: dict[str, Callable[..., Any] | None] = {}
         self._forms: dict[str, Scalar | None] = {}

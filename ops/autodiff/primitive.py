@@ -67,6 +67,13 @@ class Primitive(Operation):
         return _registered, (self.name,)
 
     def __call__(self, *args: Any, **static: Any) -> Any:
+        # a variable among the static keywords would pass by the tape and the gradient rule
+        if not self.taken.isdisjoint(static):
+            named = next(name for name in static if name in self.taken)
+            raise UserFunctionError(
+                f"{self.name} takes its argument '{named}' by position, and was given it by name;"
+                f" call it as {self.name}({', '.join(self.args)})"
+            )
         try:
             return self._call(args, static)
         except GraphThetaError:

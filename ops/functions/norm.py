@@ -84,14 +84,9 @@ def batch_norm(
             )
     if current().training:
         return normalise_p(*_centre(x, stats, momentum, eps), gamma, beta)
-    inverse = 1 / np.sqrt(np.asarray(stats.var, np.float64) + eps)
-    return normalise_p(
-        x=x,
-        mean=stats.mean.astype(x.dtype),
-        inverse=inverse.astype(x.dtype),
-        gamma=gamma,
-        beta=beta,
-    )
+    mean = stats.mean.astype(x.dtype)
+    inverse = (1 / np.sqrt(np.asarray(stats.var, np.float64) + eps)).astype(x.dtype)
+    return normalise_p(x, mean, inverse, gamma, beta)
 
 
 def _centre(x: Any, stats: RunningStats, momentum: float, eps: float) -> tuple[Var, Var, Var]:

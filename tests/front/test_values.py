@@ -46,6 +46,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "gat": {"model": "gat", "heads": 2},
     "max": {"model": "sage", "aggregator": "max"},
     "rgcn": {"model": "gin"},
+    "normed": {"model": "gin", "norm": "batch"},
     "mini": {"model": "gcn", **MINI},
     "sampled": {"model": "sage", "fanout": "3,2,2", **MINI},
     "cluster": {"model": "gcn", "strategy": "cluster", "cluster_method": "metis", "clusters": 4},

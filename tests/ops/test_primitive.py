@@ -359,3 +359,19 @@ def test_a_rule_for_an_argument_that_is_not_there_is_refused():
         UserFunctionError, match="exp has no argument 'z' that gets a gradient; it has x"
     ):
         defvjp(PRIMITIVES["exp"], z=None)
+
+
+def test_arguments_are_given_by_position():
+    """By name they would pass by the tape, and get the gradient of what is inside."""
+
+    @primitive("test_straight")
+    def test_straight(x, *, by=1.0):
+        return x * x * by
+
+    defvjp(test_straight, x=lambda g, y, x, by: g)
+    p = Parameter(np.array([3.0, 4.0]))
+    with Tape() as tape:
+        grads = tape.backward(graphtheta.ops.sum(test_straight(p, by=2.0)))
+    np.testing.assert_array_equal(grads.of(p), [1, 1])
+    with pytest.raises(UserFunctionError, match=r"'x' by position.*straight\(x\)"):
+        test_straight(x=p)
