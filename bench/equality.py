@@ -4,6 +4,7 @@
     python bench/equality.py --only 17         one of them
     python bench/equality.py --jobs 20 --mpi   on processes that mpiexec starts
     python bench/equality.py --draws typed     relations and types, whole graphs, triples and time
+    python bench/equality.py --draws values    both kinds, with values of bfloat16
 
 A job is drawn from --seed and its number (see ``equality_jobs.py`` and ``equality_typed.py``):
 graph, targets, model and options, strategy, optimiser, node partitioner, edge placement, back end
@@ -21,6 +22,12 @@ job is listed as "sensitive", with the size of this change, and must not differ 
 times as much. One such job in 20 is accepted: more of them would mean that a model has parameters
 whose gradients are rounding errors. The exit code is 1 if a job is at fault or too many jobs are
 sensitive.
+
+Ranks of a job of ``--draws values`` add in another order, and so may round a number to its
+neighbour. Only the loss of their first view is compared with that of one rank, to 2^-10, and what
+each number of ranks trains is compared with the same job in float64: losses, predictions and
+parameters may be 2^-5 from those, and further by eight times of what rounding the first weights to
+bfloat16 changes there.
 
 If the program refuses a combination, another one is drawn, and the refusal is counted; all ranks
 must refuse it with the same message.
@@ -41,6 +48,7 @@ from typing import Any
 
 import equality_jobs
 import equality_typed
+import equality_values
 import numpy as np
 from equality_jobs import Plan
 from harness import THREAD_VARIABLES, machine, say, table
@@ -53,10 +61,12 @@ from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.errors import DataError, GraphThetaError
 from graphtheta.ops.edge.backend.fused import backend_scope
 
-ALLOWED = 1e-9
 # how often first weights are changed to see whether rounding decides, and how much further than
 # that ranks may go
 NUDGES, FURTHER = 5, 100
+# how far rounded values may be from exact ones, in moves of weights by the last bit of a rounded
+# number, and beyond
+ROUNDED, FROM_EXACT, LAST_BIT = 8, 2**-5, 2**-8
 MOST_SENSITIVE = 1 / 20
 ATTEMPTS = 50
 WEIGHTS = "weights "
@@ -76,6 +86,7 @@ COLUMNS = [
     "difference",
     "of",
     "sensitive",
+    "from exact",
     "note",
 ]
 Numbers = dict[str, np.ndarray]
@@ -83,16 +94,18 @@ Numbers = dict[str, np.ndarray]
 DRAWS: dict[str, tuple[type[Plan], Callable[..., Plan]]] = {
     "plain": (Plan, equality_jobs.draw),
     "typed": (equality_typed.TypedPlan, equality_typed.draw),
+    "values": (equality_values.ValuesPlan, equality_values.draw),
 }
 
 
-def numbers(comm: Comm, plan: Plan, nudge: int = 0) -> Numbers | str:
+def numbers(comm: Comm, plan: Plan, nudge: int = 0, by: float | None = None) -> Numbers | str:
     """Train a job.
 
     Args:
         comm: The ranks.
         plan: The job.
         nudge: Changes the last bits of the first weights; 0 does not.
+        by: Relative size of the change; by default that of the last bit.
 
     Returns:
         Everything that must not depend on the ranks, by name, on rank 0; or the words in which the
@@ -116,9 +129,8 @@ def numbers(comm: Comm, plan: Plan, nudge: int = 0) -> Numbers | str:
         rng = np.random.default_rng(nudge)
         for p in trainer.setup.parameters:
             # biases begin at 0, and may stay there but for rounding
-            p.value = p.value + np.finfo(p.dtype).eps * rng.integers(-1, 2, p.shape) * np.where(
-                p.value == 0, 1, p.value
-            )
+            moves = (by or np.finfo(p.dtype).eps) * rng.integers(-1, 2, p.shape)
+            p.value = (p.value + moves * np.where(p.value == 0, 1, p.value)).astype(p.dtype)
     losses, rows = [], []
     for epoch in range(job.epochs):
         losses.append(
@@ -230,14 +242,33 @@ def difference(mine: Numbers, theirs: Numbers, lr: float) -> tuple[float, str]:
     return worst
 
 
-def sensitivity(plan: Plan, alone: Numbers) -> float:
+def sensitivity(plan: Plan, alone: Numbers, by: float | None = None) -> float:
     """How far the job on one rank moves if the last bits of its first weights change: the largest
     of a few times.
     """
-    moved = [run_simulated(1, numbers, plan, nudge)[0] for nudge in range(1, NUDGES + 1)]
+    moved = [run_simulated(1, numbers, plan, nudge, by)[0] for nudge in range(1, NUDGES + 1)]
     return max(
         np.inf if isinstance(m, str) else difference(m, alone, plan.keys["lr"])[0] for m in moved
     )
+
+
+def from_exact(exact: Plan, *rounded: Numbers) -> tuple[float, str, float]:
+    """How far the numbers of a job on some ranks are from those of the same job with exact values,
+    in which of them, and how far they may be.
+    """
+    smooth = {
+        name: x
+        for name, x in run_simulated(1, numbers, exact)[0].items()
+        if name.startswith(WEIGHTS) or name in ("loss", "predictions")
+    }
+    far, of = max(difference(x, smooth, exact.keys["lr"]) for x in rounded)
+    moved = sensitivity(exact, smooth, LAST_BIT) if far > FROM_EXACT else 0.0
+    return far, of, ROUNDED * moved + FROM_EXACT
+
+
+def before_updates(found: Numbers) -> Numbers:
+    """The numbers that depend on the first weights only, and what all ranks must have in common."""
+    return {"loss": found["loss"][:1], "ranks that differ": found["ranks that differ"]}
 
 
 def accepted(
@@ -270,9 +301,17 @@ def one(seed: int, number: int, fused: float, mpi: bool, draws: str = "plain") -
         plan, refused, alone, together = accepted(seed, number, fused, mpi, draws)
     except Exception as error:
         return {"job": number, "note": f"{type(error).__name__}: {error}"}
-    apart, of = difference(together, alone, plan.keys["lr"])
-    moved = sensitivity(plan, alone) if apart > ALLOWED and of != "ranks that differ" else None
-    good = apart <= ALLOWED or (moved is not None and moved > ALLOWED and apart <= FURTHER * moved)
+    exact = plan.exact()
+    compared = [together, alone] if exact is None else map(before_updates, (together, alone))
+    apart, of = difference(*compared, plan.keys["lr"])
+    allowed = plan.allowed
+    moved = sensitivity(plan, alone) if apart > allowed and of != "ranks that differ" else None
+    good = apart <= allowed or (moved is not None and moved > allowed and apart <= FURTHER * moved)
+    note = "" if good else "differs"
+    far = None
+    if good and exact is not None:
+        far, of, bound = from_exact(exact, alone, together)
+        note = f"more than {bound:.2g} from exact values" if far > bound else ""
     k = plan.keys
     return {
         "job": number,
@@ -290,7 +329,8 @@ def one(seed: int, number: int, fused: float, mpi: bool, draws: str = "plain") -
         "difference": apart,
         "of": of,
         "sensitive": moved,
-        "note": "" if good else "differs",
+        "from exact": far,
+        "note": note,
         "keys": plan.words(),
     }
 
@@ -307,6 +347,9 @@ def findings(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         "sensitive jobs": str(len(done) - len(plain)),
         "largest difference of these": max(
             (row["difference"] for row in done if row["sensitive"] is not None), default=None
+        ),
+        "largest difference from exact values": max(
+            (row["from exact"] for row in done if row["from exact"] is not None), default=None
         ),
         "jobs at fault": str(sum(bool(row["note"]) for row in rows)),
     }

@@ -48,6 +48,12 @@ class Plan:
     seed: int
 
     draws: ClassVar[str] = "plain"
+    # largest difference between ranks
+    allowed: ClassVar[float] = 1e-9
+
+    def exact(self) -> Plan | None:
+        """The same job with exact values, where those of this one are rounded on purpose."""
+        return None
 
     def words(self) -> str:
         """The keys that differ from the defaults, as flags."""

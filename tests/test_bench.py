@@ -610,6 +610,20 @@ def test_random_jobs_on_relations_graphs_triples_and_time_are_equal_on_any_numbe
     assert {row["graph"] for row in rows} == {"types", "whole graphs", "triples", "time"}
 
 
+@pytest.mark.second
+def test_random_jobs_with_rounded_values_are_near_exact_ones(tmp_path: Path) -> None:
+    rows = [
+        row
+        for row in run_bench(
+            "equality", tmp_path, "--draws", "values", "--jobs", "6", "--fused", "0"
+        )
+        if "job" in row
+    ]
+    assert len(rows) == 6 and not any(row["note"] for row in rows)
+    assert all(row["difference"] < 2**-10 and row["from exact"] > 0 for row in rows)
+    assert {row["norm"] for row in rows} >= {"batch"}
+
+
 @pytest.fixture
 def equality(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The bench as a module; there is another one of its name among the tests."""
@@ -681,6 +695,20 @@ def test_a_job_that_rounding_decides_is_told_apart(
         monkeypatch.setattr(equality, "sensitivity", lambda plan, alone, moved=moved: moved)
         row = equality.one(4, 0, 0.0, False)
         assert row["note"] == note and row["sensitive"] == moved
+
+
+def test_rounded_values_that_are_far_from_exact_ones_are_at_fault(
+    equality: Any, once: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if they are so on all ranks alike."""
+    plan = equality.DRAWS["plain"][1](4, 0, 0, 0.0)
+    exact = once(1, plan, False)
+    monkeypatch.setattr(equality, "run_simulated", lambda size, f, *of: [exact])
+    far = {**exact, "predictions": exact["predictions"] * 1.1}
+    assert equality.from_exact(plan, exact, exact)[0] == 0
+    for rounded in ((far, exact), (exact, far)):
+        distance, of, bound = equality.from_exact(plan, *rounded)
+        assert distance > bound == equality.FROM_EXACT and of == "predictions"
 
 
 def test_a_number_that_changed_is_named(tmp_path: Path) -> None:
