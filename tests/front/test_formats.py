@@ -407,7 +407,7 @@ OBJECTS = {
     ),
     "a label of a graph of PyG": (
         lambda: pyg(y=np.array([1, 2])),
-        "y has 2 rows, expected one for each of the 3 nodes",
+        r"y has shape \[2\], expected a row for each of the 3 nodes",
     ),
     "no edges and no nodes": (
         lambda: (({"src": [], "dst": []},), {}),

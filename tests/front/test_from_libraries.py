@@ -4,14 +4,18 @@ imports is tested with every other entrance (``test_every_entrance.py``).
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import libraries
 import numpy as np
 import pytest
 from entrances import DGL, PyG, TypedPyG
+from scipy.sparse import csr_array
 
 import graphtheta as gt
 from graphtheta.errors import ConfigError, DataError, GraphThetaError, ShapeError
 
+BENCH = Path(__file__).resolve().parents[2] / "bench"
 ENDS = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
 MASKS = {
     "train_mask": np.array([True, True, False, False]),
@@ -79,7 +83,12 @@ MISTAKES = {
     "two of one": (lambda: read("dgl", {**NODES, "feat": NODES["x"]}), "is a second 'x'"),
     "rows": (
         lambda: gt.from_pyg(given("pyg", {"y": np.array([1, 2])})),
-        "y has 2 rows, expected one for each of the 4 nodes",
+        r"y has shape \[2\], expected a row for each of the 4 nodes",
+    ),
+    "a number": (lambda: gt.from_pyg(given("pyg", {"y": np.array(1)})), r"y has shape \[\], expec"),
+    "sparse labels": (
+        lambda: gt.from_pyg(given("pyg", {"y": csr_array(np.eye(4))})),
+        "y: a value of type csr_array",
     ),
     "ends": (lambda: gt.from_dgl(DGL(np.array([9]), np.array([0]), 4, {}, {})), "9"),
     "NaN": (lambda: read("pyg", {"x": np.full((4, 1), np.nan)}), "x.*not finite|nan"),
@@ -93,6 +102,24 @@ def test_mistakes(name):
     with pytest.raises(GraphThetaError, match=said) as told:
         make()
     assert isinstance(told.value, (ConfigError, DataError, ShapeError, TypeError))
+
+
+@pytest.mark.second
+def test_drawn_graphs_of_pyg_have_the_values_of_their_tensors(monkeypatch):
+    pytest.importorskip("torch_geometric")
+    monkeypatch.syspath_prepend(BENCH)
+    from fuzz_objects import search
+
+    counts, faults = search(range(600))
+    assert not faults
+    assert min(counts["read"], counts["refused"]) > 100
+
+
+@pytest.mark.second
+def test_sparse_tensors_of_half_precision():
+    torch = pytest.importorskip("torch")
+    graph = gt.Graph(ENDS, 4, x=torch.eye(4).half().to_sparse())
+    assert graph.x.sum() == 4
 
 
 @pytest.mark.second

@@ -15,6 +15,7 @@ from graphtheta.graph.store.from_graph import write_store
 WRITES, HAS = ("author", "writes", "paper"), ("paper", "has", "subject")
 EDGES = {WRITES: [[0, 3, 1], [2, 0, 1]], HAS: [[0, 2], [1, 0]]}
 # numbered together: papers 0 to 2, authors 3 to 6, subjects 7 and 8
+LARGE = 2**53 + 1
 X = {"paper": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], "subject": sp.eye(2)}
 
 
@@ -48,6 +49,15 @@ def test_features_of_types_are_side_by_side():
     expected[7, 2] = 1
     expected[8, 3] = 1
     np.testing.assert_array_equal(x, expected)
+
+
+def test_values_of_half_precision():
+    """SciPy, which has the features of types that are sparse, has no matrices of it."""
+    half = np.array([[1.5, 0.0]] * 3, np.float16)
+    x = made(x={"paper": half, "subject": sp.eye(2)}).x.toarray()
+    np.testing.assert_array_equal(x[:3, :2], half)
+    edge_attr = made(edge_attr={WRITES: half}).edge_attr
+    np.testing.assert_array_equal(edge_attr[:3], half)
 
 
 def test_what_a_type_lacks():
@@ -189,6 +199,39 @@ def test_types_stay_with_the_graph(tmp_path):
         (
             {"node_columns": {"size": {"paper": [[1, 2]] * 3, "author": [1] * 4}}},
             r"give all types rows of one shape",
+        ),
+        (
+            {"node_columns": {"size": {"paper": sp.eye(3)}}},
+            r"size'\]\['paper'\]: a sparse matrix cannot be a column; make it dense",
+        ),
+        ({"y": {"paper": sp.eye(3)}}, r"y\['paper'\]: a sparse matrix cannot be a column"),
+        (
+            {
+                "node_columns": {
+                    "day": {"paper": np.array(["2020-01-01"] * 3, "M8[D]"), "author": [1] * 4}
+                }
+            },
+            r"day'\]: values of the types datetime64\[D\], int64; give all types",
+        ),
+        (
+            {"node_columns": {"time": {"paper": [LARGE] * 3, "author": [0.5] * 4}}},
+            r"time'\]\['paper'\]: float64, the type in common .* round 9007199254740993 to 9007",
+        ),
+        (
+            {"node_columns": {"code": {"paper": np.full(3, 2**63 + 1, "u8"), "author": [1] * 4}}},
+            r"code'\]\['paper'\]: float64, the type in common .* would round 9223372036854775809",
+        ),
+        (
+            {"x": {"paper": [[LARGE]] * 3, "subject": sp.eye(2)}},
+            r"x\['paper'\]: node 0, column 0 is 9007199254740993, which float32 would round",
+        ),
+        (
+            {"edge_y": {HAS: [1, LARGE]}},
+            r"edge_y\[\('paper', 'has', 'subject'\)\]: edge 1 is 9007199254740993, which float32",
+        ),
+        (
+            {"edge_weight": {HAS: [1, 2**24 + 1], WRITES: [0.5] * 3}},
+            r"edge_weight\[\('paper', 'has', 'subject'\)\]: edge 1 is 16777217, which float32",
         ),
     ],
 )

@@ -193,6 +193,22 @@ def test_graphs_of_a_list_keep_what_their_numbers_stand_for() -> None:
         gt.whole_graphs([graph("a", "b"), graph("b", "a")], [0, 1])
 
 
+def test_values_of_graphs_of_a_list_fit_together() -> None:
+    def graph(time: Any) -> gt.Graph:
+        return gt.Graph([[0], [1]], 2, node_columns={"time": np.array(time)})
+
+    exact = [graph([2**53 + 1, 3]), graph([2, 1])]
+    assert gt.whole_graphs(exact, [0, 1]).node_columns["time"][:2].tolist() == [2**53 + 1, 3]
+    with pytest.raises(
+        DataError, match=r"graph 0: node_columns\['time'\]: float64, .* would round"
+    ):
+        gt.whole_graphs([exact[0], graph([0.5, 1.0])], [0, 1])
+    with pytest.raises(
+        ShapeError, match=r"'time'\] of graph 1 has rows of shape \[2\], of graph 0"
+    ):
+        gt.whole_graphs([exact[0], graph([[1, 2], [3, 4]])], [0, 1])
+
+
 def test_one_graph_with_numbers_is_the_same_graph() -> None:
     first = np.cumsum(SIZES) - SIZES
     ends = [

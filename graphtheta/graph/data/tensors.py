@@ -53,4 +53,7 @@ def _sparse(tensor: Any) -> Any:
     import scipy.sparse as sp
 
     rows, columns = of_tensor(entries.indices())
-    return sp.csr_array((of_tensor(entries.values()), (rows, columns)), tuple(tensor.shape))
+    values = of_tensor(entries.values())
+    # of which SciPy has no matrices
+    values = values.astype(np.float32) if values.dtype == np.float16 else values
+    return sp.csr_array((values, (rows, columns)), tuple(tensor.shape))

@@ -23,7 +23,15 @@ from graphtheta.base.typed_rows import KIND, MOST_TYPES, WORTH, TypedRows
 from graphtheta.base.wording import did_you_mean, shown
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.labels import LabelForm, label_form
-from graphtheta.graph.data.validation import SPARSE_BELOW, Origin, as_array, check_edges, is_column
+from graphtheta.graph.data.validation import (
+    SPARSE_BELOW,
+    Origin,
+    as_array,
+    check_doubles,
+    check_edges,
+    check_exact,
+    is_column,
+)
 
 TYPE, RELATION = "type", "relation"
 # the node column by which the engine knows readout nodes: 1 for a node that stands for a whole
@@ -332,7 +340,12 @@ def _together(field: str, values: Any, sizes: Mapping[Any, int], where: str) -> 
                 f"expected {sizes[key]} rows, got {n}", "give one row for each"
             )
     if field in ("x", "edge_attr"):
-        return _side_by_side(field, values, sizes)
+        return _side_by_side(field, values, sizes, where)
+    for key, rows in values.items():
+        if is_sparse(rows):
+            raise Origin(where, f"{field}[{key!r}]").data(
+                "a sparse matrix cannot be a column", "make it dense with toarray()"
+            )
     if field == "node_ids":
         return np.concatenate(
             [[f"{key}:{i}" for i in values.get(key, range(n))] for key, n in sizes.items()]
@@ -343,7 +356,13 @@ def _together(field: str, values: Any, sizes: Mapping[Any, int], where: str) -> 
             "give those of one; the targets of a job are nodes of one type",
         )
     parts = {key: np.asarray(rows) for key, rows in values.items()}
-    dtype = np.result_type(*parts.values())
+    try:
+        dtype = np.result_type(*parts.values())
+    except TypeError:
+        raise Origin(where, field).data(
+            f"values of the types {', '.join(str(rows.dtype) for rows in parts.values())}",
+            "give all types of nodes or relations numbers",
+        ) from None
     shape, *others = [rows.shape[1:] for rows in parts.values()]
     if any(other != shape for other in others):
         raise Origin(where, field).shape(
@@ -358,6 +377,9 @@ def _together(field: str, values: Any, sizes: Mapping[Any, int], where: str) -> 
     elif field in ("y", "edge_y"):
         # integers have no NaN
         dtype = np.result_type(dtype, np.float32)
+    if dtype.kind == "f":
+        for key, rows in parts.items():
+            _check_integers(rows, field, Origin(where, f"{field}[{key!r}]"))
     return np.concatenate(
         [
             parts.get(key, np.full((n, *shape), empty, dtype)).astype(dtype)
@@ -374,7 +396,17 @@ def _width(values: Mapping[Any, Any], key: Any) -> int:
     return int(np.prod(shape[1:], dtype=np.int64))
 
 
-def _side_by_side(field: str, values: Mapping[Any, Any], sizes: Mapping[Any, int]) -> Any:
+def _check_integers(values: Any, field: str, origin: Origin) -> None:
+    """Check that integers of a type remain what they are when others of the field are floats."""
+    if field not in NODE_FIELDS + EDGE_FIELDS:
+        check_doubles(values, origin)
+    elif values.dtype.kind in "iu":
+        check_exact(values, "node" if field in NODE_FIELDS else "edge", origin)
+
+
+def _side_by_side(
+    field: str, values: Mapping[Any, Any], sizes: Mapping[Any, int], where: str
+) -> Any:
     """A matrix in which the columns of each type are 0 for the others."""
     import scipy.sparse as sp
 
@@ -389,11 +421,15 @@ def _side_by_side(field: str, values: Mapping[Any, Any], sizes: Mapping[Any, int
         if is_sparse(rows):
             blocks.append(rows if field == "x" else rows.toarray())
         else:
-            blocks.append(np.asarray(rows).reshape(n, _width(values, key)))
+            dense = np.asarray(rows).reshape(n, _width(values, key))
+            # of which SciPy has no matrices
+            blocks.append(dense.astype(np.float32) if dense.dtype == np.float16 else dense)
     if _apart(blocks) if field == "x" else _fits(len(blocks)):
         return TypedRows(
             np.repeat(np.arange(len(blocks), dtype=KIND), [len(x) for x in blocks]), blocks
         )
+    for key, x in zip(sizes, blocks, strict=True):
+        _check_integers(x, field, Origin(where, f"{field}[{key!r}]"))
     whole = sp.block_diag([sp.csr_array(x) for x in blocks], format="csr")
     return whole if field == "x" else whole.toarray()
 

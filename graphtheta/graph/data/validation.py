@@ -360,6 +360,24 @@ def check_exact(a: Any, kind: str, origin: Origin) -> None:
             )
 
 
+def check_doubles(values: np.ndarray, origin: Origin) -> None:
+    """Check that float64, which values become beside fractions, rounds no integers.
+
+    Raises:
+        DataError: It does.
+    """
+    if values.dtype.kind not in "iu":
+        return
+    at = np.flatnonzero((values > WHOLE64) | (values < -WHOLE64))
+    first = next((x for x in map(int, values.reshape(-1)[at]) if int(float(x)) != x), None)
+    if first is not None:
+        raise origin.data(
+            f"float64, the type in common with other values, would round {first} to"
+            f" {int(float(first))}",
+            "give integers only, or this one a column of another name",
+        )
+
+
 def largest(x: np.ndarray) -> Any:
     """The largest absolute value as a Python number; 0 without any."""
     return max(x.max().item(), -x.min().item()) if x.size else 0

@@ -18,7 +18,13 @@ from graphtheta.base.sparse import is_sparse
 from graphtheta.errors import DataError, ShapeError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.typed import READOUT
-from graphtheta.graph.data.validation import Origin, as_array, check_node_ids, is_column
+from graphtheta.graph.data.validation import (
+    Origin,
+    as_array,
+    check_doubles,
+    check_node_ids,
+    is_column,
+)
 
 NODE, GRAPH = "node", "graph"
 # in ``meta``, whether ids of graphs are "int" or "text"
@@ -227,21 +233,11 @@ def _union(graphs: Sequence[Graph]) -> tuple[Graph, np.ndarray]:
             raise DataError(
                 f"whole_graphs: {field} of a graph is read from a file; give it as an array"
             )
-        for i, rows in enumerate(parts):
-            if rows.shape[1:] != parts[0].shape[1:]:
-                raise ShapeError(
-                    f"{field} of graph {i} has rows of shape {list(rows.shape[1:])}, of graph 0 "
-                    f"{list(parts[0].shape[1:])}; give all graphs the same"
-                )
-        if not any(map(is_sparse, parts)):
-            return np.concatenate(parts)
-        import scipy.sparse as sp
-
-        return sp.vstack(parts, format="csr")
+        return _below(field, parts)
 
     def named(field: str) -> dict[str, np.ndarray]:
         return {
-            key: np.concatenate([getattr(g, field)[key] for g in graphs])
+            key: _below(f"{field}[{key!r}]", [getattr(g, field)[key] for g in graphs])
             for key in getattr(graphs[0], field)
         }
 
@@ -259,6 +255,24 @@ def _union(graphs: Sequence[Graph]) -> tuple[Graph, np.ndarray]:
         meta=facts[0],
     )
     return union, np.repeat(np.arange(len(graphs)), sizes)
+
+
+def _below(what: str, parts: Sequence[Any]) -> Any:
+    """Values of graphs below each other."""
+    for i, rows in enumerate(parts):
+        if rows.shape[1:] != parts[0].shape[1:]:
+            raise ShapeError(
+                f"{what} of graph {i} has rows of shape {list(rows.shape[1:])}, of graph 0 "
+                f"{list(parts[0].shape[1:])}; give all graphs the same"
+            )
+    if any(map(is_sparse, parts)):
+        import scipy.sparse as sp
+
+        return sp.vstack(parts, format="csr")
+    if np.result_type(*parts).kind == "f":
+        for i, rows in enumerate(parts):
+            check_doubles(rows, Origin(f"graph {i}", what))
+    return np.concatenate(parts)
 
 
 def _columns(graph: Graph) -> set[str]:

@@ -218,15 +218,17 @@ def pyg_graph(data: Any, meanings: Meanings = USUAL) -> Graph | dict[str, Any]:
     for values in (nodes, edges):
         # PyG tells values of edges by their number, of which a Batch may have as many labels
         values.pop("y", None)
-    if labels is not None and len(labels) == n_nodes:
+    # a single number has no rows, and a sparse matrix no length
+    n_labels = () if labels is None else labels.shape[:1]
+    if n_labels == (n_nodes,):
         nodes["y"] = labels
     meanings.check([*nodes, *edges])
-    if labels is None or len(labels) == n_nodes:
+    if labels is None or n_labels == (n_nodes,):
         return {**fields, **fields_of(nodes, edges, meanings)}
-    if len(labels) != getattr(data, "num_graphs", 1):
+    if n_labels != (getattr(data, "num_graphs", 1),):
         raise ShapeError(
-            f"{name}: y has {len(labels)} rows, expected one for each of the {n_nodes} nodes, or"
-            " for each graph of a Batch"
+            f"{name}: y has shape {list(labels.shape)}, expected a row for each of the {n_nodes}"
+            " nodes, or for each graph of a Batch"
         )
     graph_of = of_tensor(nodes.pop("batch", np.zeros(n_nodes, np.int64)))
     return whole_graphs(
