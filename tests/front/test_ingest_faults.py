@@ -412,6 +412,12 @@ READ = {
         {},
         [("a", "b"), ("b", "a"), ("a", "b")],
     ),
+    "spaces in quotes": ('src,dst\na,"b "\n"\tb","a"\n', {}, [("a", "b"), ("b", "a")]),
+    "times in quotes": (
+        'src,dst,t\na,b,"2020-01-01 "\nb,a," 2020-01-02"\n',
+        {"edge_columns": "t", "types": {"t": "time_s"}},
+        [("a", "b"), ("b", "a")],
+    ),
     "quotes after spaces": (
         '"src", "dst"\n"a x", "b"\n"b", "a x"\n',
         {},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import libraries
@@ -366,3 +367,13 @@ def test_real_graphs_of_dgl(tmp_path):
         and found.edge_columns["time"].tolist() == [0, 0, 7]
         and found.y[:2].tolist() == [1, 0]
     )
+
+
+@pytest.mark.second
+def test_drawn_tables_have_the_values_that_were_written(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[2] / "bench")
+    from fuzz_tables import search
+
+    counts, faults = search(range(12))
+    assert not faults
+    assert counts["read"] == 12

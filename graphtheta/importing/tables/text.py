@@ -542,7 +542,8 @@ class TextBlock:
 def may_have_spaces(text: bytes, separator: bytes) -> bool:
     """Whether there may be spaces around values."""
     spaces = [space for space in (b" ", b"\t") if separator not in (b" ", space) and space in text]
-    edges = (separator, b"\n", b"\r\n")
+    # of quoted values, too
+    edges = (separator, b"\n", b"\r\n", b'"')
     return any(
         text.startswith(space)
         or text.endswith(space)
