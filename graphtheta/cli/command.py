@@ -39,7 +39,7 @@ from graphtheta.run.log.runlog import RunLog
 from graphtheta.run.memory.bound import MemoryBound
 from graphtheta.tasks.kinds.imbalance import RARER
 from graphtheta.tasks.triples.report import relation_report, report_text
-from graphtheta.train.loop.opened import check_own_dataset, job_of
+from graphtheta.train.loop.opened import check_own_run, job_of
 from graphtheta.train.loop.prepare import load_graph
 from graphtheta.train.loop.recorded import lines_about, positive_entry
 
@@ -436,7 +436,7 @@ def opened(
         return graphtheta.open_run(options.run, comm=comm, trust=options.trust, **keys)
     weights = Path(options.run, WEIGHTS)
     with comm.agreed():
-        check_own_dataset(job, weights)
+        check_own_run(job, weights, keys)
     trainer = graphtheta.Trainer(job=job, comm=comm)
     trained = trainer.load(weights)
     if job.positive == RARER:

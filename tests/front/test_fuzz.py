@@ -35,6 +35,16 @@ def test_readers_accept_what_is_sound_and_refuse_the_rest(tmp_path: Path) -> Non
     assert sum(row["accepted"] for row in rows) > 20
 
 
+@pytest.mark.second
+def test_damaged_runs_and_links_give_the_same_or_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    from fuzz_runs import search
+
+    counts, faults = search(range(40))
+    assert not faults
+    assert min(counts["accepted"], counts["refused"]) > 10
+
+
 @pytest.fixture
 def fuzz(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(BENCH))

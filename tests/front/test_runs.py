@@ -416,6 +416,29 @@ def test_a_file_below_the_current_folder_is_named_from_there(
     assert trainer.job.model == f"{Path(__file__).name}:Net"
 
 
+@pytest.mark.parametrize(
+    "other", [{"activation": "tanh"}, {"direction": "out"}, {"seed": 3}, {"split": "fraction"}]
+)
+def test_a_job_of_another_run_is_refused(
+    other: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Weights fit both models, and predict something else."""
+    gt.Trainer("gcn", dataset=DATASET, out="run", **KEYS).fit()
+    (key,) = other
+    job = gt.Job.from_yaml("run/job.yaml")
+    Path("run/job.yaml").write_text(job.change(**other).to_yaml())
+    said = f"{key} is {other[key]} in job.yaml and {job.as_text(key)} in weights.safetensors"
+    with pytest.raises(ConfigError, match=said):
+        gt.open_run("run")
+    for command in (["evaluate"], ["predict", "--to", "p.npz"]):
+        assert main([command[0], "run", *command[1:]]) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
+    # what is given is meant, and what only training reads decides nothing
+    assert main(["evaluate", "run", f"--{key}", job.as_text(key)]) == 0
+    Path("run/job.yaml").write_text(job.change(lr=0.5, epochs=9).to_yaml())
+    assert main(["evaluate", "run"]) == 0
+
+
 @pytest.mark.parametrize("command", [["evaluate"], ["predict", "--to", "p.npz"]])
 def test_a_graph_given_in_python_is_asked_for(
     command: list[str], capsys: pytest.CaptureFixture[str]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
 
 from graphtheta.base.arguments import checked
-from graphtheta.base.userfile import check_trusted
+from graphtheta.base.userfile import CODE_KEYS, NAMED, check_trusted
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.runtime.start import start
@@ -16,6 +16,7 @@ from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.datasets.dataset import load
 from graphtheta.inference.grown.inference import Inference
 from graphtheta.inference.grown.trained import Trained
+from graphtheta.run.checkpoints.keeper import FREE
 from graphtheta.run.checkpoints.weights import WEIGHTS, read_saved
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.keyfile import JOB_FILE
@@ -81,8 +82,8 @@ def open_run(
         **keys: Keys of the job that replace those of the run, such as ``inference_memory``.
 
     Raises:
-        ConfigError: The folder holds no finished run, a key is not allowed, or the run names a file
-            that may not run.
+        ConfigError: The folder holds no finished run, or files of different ones, a key is not
+            allowed, or the run names a file that may not run.
         DataError: The graph lacks something that the model reads, or has it in another form; on all
             ranks together.
         GraphThetaError: The weights or the graph cannot be read; on all ranks together.
@@ -97,6 +98,7 @@ def open_run(
     path = Path(run, WEIGHTS)
     with comm.agreed():
         saved = read_saved(path)
+        _check_job(job, saved.job, path, keys)
         trained = Trained.read_from(saved.trained, str(path))
         check_trusted({"task": trained.task}, keys, str(path), trust)
     return Inference(
@@ -130,22 +132,38 @@ def _loaded(job: Job, trained: Trained, keys: dict[str, Any]) -> Graph:
     return load(job.dataset, data_dir=job.data_dir or None, seed=job.seed, **options)
 
 
-def check_own_dataset(job: Job, weights: Path) -> None:
-    """Check that a run was trained on the dataset of its job.
+def check_own_run(job: Job, weights: Path, keys: Container[str]) -> None:
+    """Check that a run was trained on the dataset of its job, and by this job.
 
     Args:
         job: Of the run, with the dataset of the run.
         weights: The file.
+        keys: Keys of the job that are given anew.
 
     Raises:
-        ConfigError: It was trained on a graph that was given in Python.
+        ConfigError: It was trained on a graph that was given in Python, or by another job.
         FormatError: The file cannot be read.
     """
+    saved = read_saved(weights)
+    _check_job(job, saved.job, weights, keys)
     # a graph that is given leaves the key at its default
-    if job.is_default("dataset"):
-        trained = read_saved(weights).trained
-        if trained:
-            _check_dataset(Trained.read_from(trained, str(weights)))
+    if job.is_default("dataset") and saved.trained:
+        _check_dataset(Trained.read_from(saved.trained, str(weights)))
+
+
+def _check_job(job: Job, trained: Job, weights: Path, keys: Container[str]) -> None:
+    for key in Job.model_fields:
+        value = getattr(job, key)
+        # files may have another place since
+        moved = key == "dataset" or (key in CODE_KEYS and NAMED.search(value))
+        if key in keys or key in FREE or key in OF_TRAINING or moved:
+            continue
+        if value != getattr(trained, key):
+            raise ConfigError(
+                f"{weights.parent}: {key} is {job.as_text(key)} in {JOB_FILE} and"
+                f" {trained.as_text(key)} in {WEIGHTS}, which are of different runs; put back the"
+                f" file of this run, or give {flag(key)}"
+            )
 
 
 def _check_dataset(trained: Trained) -> None:
