@@ -222,6 +222,14 @@ def test_types_stay_with_the_graph(tmp_path):
             r"code'\]\['paper'\]: float64, the type in common .* would round 9223372036854775809",
         ),
         (
+            {
+                "edge_columns": {
+                    "code": {HAS: [[1, 2], [2**24 + 1, 1]], WRITES: np.full((3, 2), 0.5, "f4")}
+                }
+            },
+            r"code'\]\[\('paper', 'has', 'subject'\)\]: edge 1, column 0 is 16777217, which ",
+        ),
+        (
             {"x": {"paper": [[LARGE]] * 3, "subject": sp.eye(2)}},
             r"x\['paper'\]: node 0, column 0 is 9007199254740993, which float32 would round",
         ),

@@ -27,7 +27,7 @@ from graphtheta.graph.data.validation import (
     SPARSE_BELOW,
     Origin,
     as_array,
-    check_doubles,
+    check_beside_floats,
     check_edges,
     check_exact,
     is_column,
@@ -398,10 +398,11 @@ def _width(values: Mapping[Any, Any], key: Any) -> int:
 
 def _check_integers(values: Any, field: str, origin: Origin) -> None:
     """Check that integers of a type remain what they are when others of the field are floats."""
+    kind = "edge" if field.startswith("edge") else "node"
     if field not in NODE_FIELDS + EDGE_FIELDS:
-        check_doubles(values, origin)
+        check_beside_floats(values, kind, origin)
     elif values.dtype.kind in "iu":
-        check_exact(values, "node" if field in NODE_FIELDS else "edge", origin)
+        check_exact(values, kind, origin)
 
 
 def _side_by_side(

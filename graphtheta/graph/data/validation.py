@@ -360,13 +360,17 @@ def check_exact(a: Any, kind: str, origin: Origin) -> None:
             )
 
 
-def check_doubles(values: np.ndarray, origin: Origin) -> None:
-    """Check that float64, which values become beside fractions, rounds no integers.
+def check_beside_floats(values: np.ndarray, kind: str, origin: Origin) -> None:
+    """Check that a part of a named column loses no integers beside floats: columns [n] become
+    float64, others float32.
 
     Raises:
         DataError: It does.
     """
     if values.dtype.kind not in "iu":
+        return
+    if values.ndim > 1:
+        check_exact(values, kind, origin)
         return
     at = np.flatnonzero((values > WHOLE64) | (values < -WHOLE64))
     first = next((x for x in map(int, values.reshape(-1)[at]) if int(float(x)) != x), None)

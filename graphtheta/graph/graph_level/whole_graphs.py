@@ -21,7 +21,7 @@ from graphtheta.graph.data.typed import READOUT
 from graphtheta.graph.data.validation import (
     Origin,
     as_array,
-    check_doubles,
+    check_beside_floats,
     check_node_ids,
     is_column,
 )
@@ -271,7 +271,8 @@ def _below(what: str, parts: Sequence[Any]) -> Any:
         return sp.vstack(parts, format="csr")
     if np.result_type(*parts).kind == "f":
         for i, rows in enumerate(parts):
-            check_doubles(rows, Origin(f"graph {i}", what))
+            kind = "edge" if what.startswith("edge") else "node"
+            check_beside_floats(rows, kind, Origin(f"graph {i}", what))
     return np.concatenate(parts)
 
 
