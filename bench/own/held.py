@@ -8,7 +8,6 @@ most that was in memory in a step, without what the making of the partition need
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import sys
 
@@ -22,11 +21,7 @@ from graphtheta.ops.parallel import buffers
 def held() -> int:
     """Bytes of this process that are in memory now."""
     gc.collect()
-    store = buffers._STORE
-    store._collect()
-    store._free.clear()
-    store._kept = 0
-    ctypes.CDLL(None).malloc_trim(0)
+    buffers.release()
     with open("/proc/self/statm", encoding="ascii") as f:
         return int(f.read().split()[1]) * 4096
 

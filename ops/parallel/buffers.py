@@ -7,8 +7,11 @@ its memory is therefore reused for the next array of about its size.
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from math import inf, prod
 from threading import Lock
 from typing import Any
@@ -27,76 +30,134 @@ LEAST_BLOCK = 1 << 15
 # seconds that an elementwise pass takes for each number on one thread, as measured: it reads two
 # and writes one
 PER_NUMBER = 3e-10
-# memory in use and free blocks may be this much more than the most that was in use at once
-SLACK = 1.25
+# memory in use and free ranges may be this much more than the most that was in use at once: with
+# less, ranges go to the system that the next step needs again
+SLACK = 1.1
+# a free range serves an array of at least this part of its size: small arrays that stay would leave
+# too little of large ranges
+LEAST_PART = 8
+
+
+class _Range:
+    """Bytes begin ... end of a block of memory."""
+
+    __slots__ = ("begin", "block", "end")
+
+    def __init__(self, block: np.ndarray, begin: int, end: int):
+        self.block = block
+        self.begin = begin
+        self.end = end
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self.end - self.begin
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all of its block."""
+        return self.size == len(self.block)
+
+    def joins(self, other: _Range) -> bool:
+        """Whether both are one range of a block."""
+        return self.block is other.block and (self.end == other.begin or other.end == self.begin)
 
 
 class _Lease:
-    """Owns a block of memory until the array made from it, and every view of that, are gone."""
+    """Owns a range of memory until the array made from it, and every view of that, are gone."""
 
-    __slots__ = ("__array_interface__", "_block", "_store")
+    __slots__ = ("__array_interface__", "_range", "_store")
 
-    def __init__(self, store: Store, block: np.ndarray):
+    def __init__(self, store: Store, part: _Range):
         self._store = store
-        self._block = block
-        self.__array_interface__ = block.__array_interface__
+        self._range = part
+        self.__array_interface__ = part.block[part.begin : part.end].__array_interface__
 
     def __del__(self) -> None:
         # the garbage collector calls it at any moment and in any thread: one atomic step
-        self._store.returned.append(self._block)
+        self._store.returned.append(self._range)
 
 
 class Store:
-    """Blocks of memory that are free, oldest first, and how much is in use."""
+    """Ranges of memory that are free, oldest first, and how much is in use.
+
+    An array takes the smallest free range that it fits into, and leaves the rest of it free. Ranges
+    of a block that are free side by side are one. So the steps of a training, whose arrays have
+    other sizes in forward than in backward, use the same blocks.
+    """
 
     def __init__(self) -> None:
-        self.returned: deque[np.ndarray] = deque()
-        self._free: list[np.ndarray] = []
+        self.returned: deque[_Range] = deque()
+        self._free: list[_Range] = []
         self._lock = Lock()
         self._unused = self._used = self._most = 0
 
     def take(self, size: int) -> np.ndarray:
         """An array of ``size`` bytes; its memory returns here when its last view is gone."""
-        # in steps of an eighth, so that arrays of nearly the same size share blocks
-        step = 1 << max(size.bit_length() - 4, 12)
+        # in steps of an eighth, so that arrays of nearly the same size share ranges
+        step = min(1 << max(size.bit_length() - 4, 12), LARGE)
         room = -(-size // step) * step
         with self._lock:
             self._collect()
-            at = next(
-                (i for i in range(len(self._free) - 1, -1, -1) if self._free[i].nbytes == room),
-                None,
-            )
-            block = None if at is None else self._free.pop(at)
-            self._unused -= 0 if block is None else room
+            part = self._cut(room) or _Range(_block(room), 0, room)
             self._used += room
             self._most = max(self._most, self._used)
-            while self._free and self._used + self._unused > SLACK * self._most:
-                self._unused -= self._free.pop(0).nbytes
-        return np.asarray(_Lease(self, _aligned(room) if block is None else block))[:size]
+            self._shrink(SLACK * self._most)
+        return np.asarray(_Lease(self, part))[:size]
 
     def release(self) -> None:
-        """Return free blocks to the system; blocks are kept again as if none had been in use
+        """Return free blocks to the system; ranges are kept again as if none had been in use
         before.
         """
         with self._lock:
             self._collect()
-            self._free.clear()
-            self._unused = 0
+            self._shrink(0)
             self._most = self._used
+
+    def _cut(self, room: int) -> _Range | None:
+        """``room`` bytes of the smallest free range that fits, of equal ones the newest; None if
+        none does.
+        """
+        fitting = [p for p in self._free if room <= p.size <= LEAST_PART * room]
+        if not fitting:
+            return None
+        best = min(reversed(fitting), key=lambda p: p.size)
+        part = _Range(best.block, best.begin, best.begin + room)
+        best.begin += room
+        if not best.size:
+            self._free.remove(best)
+        self._unused -= room
+        return part
+
+    def _shrink(self, limit: float) -> None:
+        """Return free blocks to the system, oldest first, as long as there is more than a limit."""
+        for part in [p for p in self._free if p.whole]:
+            if self._used + self._unused <= limit:
+                break
+            self._free.remove(part)
+            self._unused -= part.size
 
     def _collect(self) -> None:
         while self.returned:
-            block = self.returned.popleft()
-            self._used -= block.nbytes
-            self._unused += block.nbytes
-            self._free.append(block)
+            part = self.returned.popleft()
+            self._used -= part.size
+            self._unused += part.size
+            for other in [p for p in self._free if p.joins(part)]:
+                self._free.remove(other)
+                part = _Range(part.block, min(part.begin, other.begin), max(part.end, other.end))
+            self._free.append(part)
 
 
-def _aligned(size: int) -> np.ndarray:
-    """Fresh bytes that begin with a cache line: a row of 512 bytes lies in 8 lines, not in 9."""
-    block = np.empty(size + LINE, np.uint8)
-    start = -block.ctypes.data % LINE
-    return block[start : start + size]
+def _block(size: int) -> np.ndarray:
+    """Fresh bytes in pages of their own, which return to the system when the array is gone."""
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)
+    except OSError as error:
+        raise MemoryError(f"{size} bytes: {error}") from None
+    # as NumPy's own arrays are; some systems have none
+    with suppress(AttributeError, OSError):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.uint8)
 
 
 _STORE = Store()
@@ -109,8 +170,10 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def release() -> None:
-    """Return the memory of arrays that are gone to the system."""
+    """Return the memory of arrays that are gone to the system, also of small ones where it can."""
     _STORE.release()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def full(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray:

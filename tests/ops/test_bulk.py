@@ -26,6 +26,36 @@ def test_memory_is_used_again_when_the_last_view_is_gone():
     assert address(store.take(1 << 20)) == where
 
 
+def test_smaller_arrays_share_a_free_block_which_is_one_again_when_they_are_gone():
+    store = buffers.Store()
+    x = store.take(8 << 20)
+    where = address(x)
+    del x
+    low, middle, high = (store.take(n << 20) for n in (2, 3, 3))
+    assert sorted(map(address, (low, middle, high))) == [where + (n << 20) for n in (0, 2, 5)]
+    # the one between the others last
+    del low, high, middle
+    gc.collect()
+    assert address(store.take(8 << 20)) == where
+
+
+def test_an_array_takes_the_smallest_range_and_no_small_part_of_a_large_one():
+    store = buffers.Store()
+    arrays = [store.take(n << 20) for n in (32, 4)]
+    small = address(arrays[1])
+    del arrays
+    gc.collect()
+    first, second = store.take(3 << 20), store.take(3 << 20)
+    assert address(first) == small
+    assert not np.may_share_memory(first, second)
+    assert max(p.size for p in store._free) == 32 << 20
+
+
+def test_memory_that_the_system_does_not_have_is_a_memory_error():
+    with pytest.raises(MemoryError, match="bytes"):
+        buffers.Store().take(1 << 60)
+
+
 def test_what_is_kept_is_bounded_by_what_was_in_use():
     store = buffers.Store()
     for size in (1 << 20, 1 << 21, 1 << 22, 1 << 23):

@@ -4,9 +4,7 @@ counted.
 
 from __future__ import annotations
 
-import ctypes
 import gc
-from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from time import thread_time
@@ -43,6 +41,7 @@ from graphtheta.inference.forward.assembly import (
 from graphtheta.inspect.planning.blank import BlankColumn, BlankTable
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.edge.backend.fused import backend_scope
+from graphtheta.ops.parallel.buffers import release
 from graphtheta.partitioners.pairs import Pair
 from graphtheta.run.dividing import divide
 from graphtheta.run.embeddings.setup import learned_bytes, width_of
@@ -169,6 +168,7 @@ class Skeleton(Assembly):
         """Some views of the first epoch of a job that differs from this one in keys of the strategy
         only; ``most`` bounds their number.
         """
+        gc.collect()
         release()
         before = resident_bytes()
         high = peak_bytes()
@@ -329,12 +329,3 @@ def _check_predictable(job: Job) -> None:
             "graphtheta plan does not predict history=hec, whose workers have views of their own;"
             " give another --history"
         )
-
-
-def release() -> None:
-    """Return free memory to the system, where it can, so that it does not hide what is allocated
-    next.
-    """
-    gc.collect()
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)

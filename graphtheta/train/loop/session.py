@@ -30,6 +30,7 @@ from graphtheta.inference.grown.trained import Trained
 from graphtheta.ops.edge.backend.fused import backend_scope, fallbacks
 from graphtheta.ops.functions.losses.weighting import Weighting
 from graphtheta.ops.functions.metrics.scores import GOALS
+from graphtheta.ops.parallel.buffers import release
 from graphtheta.run.checkpoints.weights import read_saved, write_weights
 from graphtheta.run.embeddings.saved import gathered_values, load_values
 from graphtheta.run.job.job import Job
@@ -124,6 +125,8 @@ class Session(ModelOnGraph):
             comm,
             Choices(loss, schedule, groups, freeze),
         )
+        # arrays from which the partition was made
+        release()
         super().__init__(setup)
         self.setup = setup
         self.strategy = setup.strategy
