@@ -5,19 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..compile.jit import jit
-from .lanes import V, numberwise
-
-
-def _upper_half(bits: V) -> V:
-    upper = bits >> 16
-    nearest = (bits + 0x7FFF + (upper & 1)) >> 16
-    # NaN must not be rounded to infinity or to zero
-    return ((bits & 0x7FFFFFFF) > 0x7F800000).choose(upper | 64, nearest)
-
+from . import lanes
 
 # the upper 16 bits of a float32 number, rounded (ties to even): uint32 from uint32. Numba itself
 # would compute in 64 bits, at half the speed.
-upper_half = numberwise(_upper_half)
+upper_half = lanes.numberwise(lanes.upper_half)
 
 
 @jit()

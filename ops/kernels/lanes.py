@@ -430,6 +430,22 @@ def _as_read(builder: Any, x: Any, stored: Any) -> Any:
     return builder.bitcast(builder.shl(builder.zext(x, whole), upper), number)
 
 
+def upper_half(bits: V) -> V:
+    """The upper 16 bits of float32 numbers, rounded (ties to even), all as integers of 32 bits."""
+    upper = bits >> 16
+    nearest = (bits + 0x7FFF + (upper & 1)) >> 16
+    # NaN must not be rounded to infinity or to zero
+    return ((bits & 0x7FFFFFFF) > 0x7F800000).choose(upper | 64, nearest)
+
+
+def _as_stored(builder: Any, x: V, stored: Any) -> Any:
+    """A vector in the type in which it is stored."""
+    if stored != types.uint16:
+        return x.value
+    whole, half = (ir.VectorType(ir.IntType(bits), x.n) for bits in (32, 16))
+    return builder.trunc(upper_half(x.new(builder.bitcast(x.value, whole))).value, half)
+
+
 def loader(active: int) -> Any:
     """``load(array, row, column)``: ``active`` numbers of a row as a vector; other lanes are 0.
 
@@ -471,23 +487,23 @@ def zeros(active: int, element: Any) -> Any:
 
 
 def storer(active: int) -> Any:
-    """``store(array, row, column, x)``: stores ``active`` lanes of a vector in a row."""
+    """``store(array, row, column, x)``: stores ``active`` lanes of a vector in a row.
+
+    Float32 numbers in an array of 16 bits are rounded to bfloat16.
+    """
     n = width(active)
 
     @intrinsic
     def store(typing: Any, array: Any, row: Any, column: Any, x: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            value = (
-                vector(
-                    context=context,
-                    builder=builder,
-                    value=arguments[3],
-                    kind=signature.args[3],
-                    element=array.dtype,
-                )
-                .repeated(n)
-                .value
+            given = vector(
+                context=context,
+                builder=builder,
+                value=arguments[3],
+                kind=signature.args[3],
+                element=_read(array.dtype),
             )
+            value = _as_stored(builder, given.repeated(n), array.dtype)
             address = builder.bitcast(
                 _address(context, builder, signature.args[0], *arguments[:3]),
                 value.type.as_pointer(),

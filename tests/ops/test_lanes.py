@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from graphtheta.ops.kernels import lane_math, lane_tools, lanes
+from graphtheta.ops.rows.bfloat16 import rounded
 
 pytestmark = [pytest.mark.fused, pytest.mark.second]
 WIDE = np.float64
@@ -137,3 +138,20 @@ def test_vectors_of_different_lengths_do_not_mix() -> None:
             load4=lanes.loader(4),
             store=lanes.storer(8),
         )(x, x)
+
+
+@pytest.mark.parametrize("active", [1, 3, 8, 16])
+def test_numbers_stored_in_16_bits_are_the_nearest_bfloat16(active: int) -> None:
+    n = 1 << 10
+    bits = np.random.default_rng(3).integers(0, 1 << 32, n * active, dtype=np.uint32)
+    bits[:5] = 0x7F800000, 0x7FC00000, 0x7F800001, 0x3F808000, 0x3F818000
+    x = bits.view(np.float32).reshape(n, active)
+    y = np.zeros((n, active + 1), np.uint16)
+    run = kernel(
+        "for i in range(x.shape[0]): store(y, i, 1, load(x, i, 0))",
+        load=lanes.loader(active),
+        store=lanes.storer(active),
+    )
+    run(x, y)
+    assert np.array_equal(y[:, 1:], rounded(x).view(np.uint16))
+    assert not y[:, 0].any()

@@ -225,7 +225,7 @@ def backward(
         saved = variants[0].residuals
         if saved:
             shape = int(receivers.ptr[-1]), numbers(phase, saved)
-            arrays["kept"] = buffers.empty(shape, variants[0].dtype)
+            arrays["kept"] = buffers.empty(shape, _saved_type(columns, variants[0].dtype))
     lists_of = {variant.mode: lists for lists, variant in sweeps}
     for variant in variants:
         _sweep_back(
@@ -239,6 +239,12 @@ def backward(
             learned=learned,
             grads=grads,
         )
+
+
+def _saved_type(columns: PhaseColumns, dtype: str) -> Any:
+    """The type of what one kernel saves for another: rounded where rows that edges read are."""
+    rows = (*columns.src.values(), *columns.dst.values())
+    return BFLOAT16 if any(x.dtype == BFLOAT16 for x in rows) else dtype
 
 
 def _sweep_back(
