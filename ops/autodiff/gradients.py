@@ -33,11 +33,17 @@ class Gradients:
 
     def __init__(self) -> None:
         self._of: dict[int, tuple[Any, Any]] = {}
-        # ids of values whose sum was allocated here and may be changed in place
+        # ids of values whose gradient nobody else reads, so that it may be changed in place
         self._own: set[int] = set()
 
-    def add(self, x: Any, g: Any, operation: str = "backward") -> None:
-        """Add a gradient of a value, an array or ``Placed``.
+    def add(self, x: Any, g: Any, operation: str = "backward", fresh: bool = False) -> None:
+        """Add a gradient of a value.
+
+        Args:
+            x: The value.
+            g: Its gradient, an array or ``Placed``.
+            operation: What computed it, for messages.
+            fresh: Whether nobody else reads g, so that it may be changed in place.
 
         Raises:
             ShapeError: It has another shape than the value.
@@ -53,13 +59,11 @@ class Gradients:
         # a rule may compute in another float type than that of its argument
         g = g if g.dtype == x.dtype else g.astype(x.dtype)
         old = self._of.get(id(x))
-        if old is None:
-            self._of[id(x)] = (x, g)
-        else:
-            self._of[id(x)] = (
-                x,
-                buffers.add(old[1], g, out=old[1] if id(x) in self._own else None),
-            )
+        if old is not None:
+            into = old[1] if id(x) in self._own else g if fresh else None
+            g = buffers.add(old[1], g, out=into)
+        self._of[id(x)] = (x, g)
+        if fresh or old is not None:
             self._own.add(id(x))
 
     def _place(self, x: Any, g: Placed) -> None:

@@ -235,12 +235,17 @@ class Step(Protocol):
 
 @dataclass(slots=True)
 class Node:
-    """One recorded operation."""
+    """One recorded operation.
+
+    Attributes:
+        fresh: Whether nobody else reads the gradients that ``vjp`` returns, as those of products.
+    """
 
     name: str
     inputs: list[Any]
     outputs: list[Var]
     vjp: Vjp
+    fresh: bool = False
 
     @property
     def parameters(self) -> list[Parameter]:
@@ -257,7 +262,7 @@ class Node:
             return
         for x, g in zip(self.inputs, self.vjp(incoming), strict=True):
             if g is not None and needs_grad(x):
-                grads.add(x, g, self.name)
+                grads.add(x, g, self.name, self.fresh)
 
 
 @dataclass(slots=True)
@@ -390,7 +395,8 @@ class Tape:
             return
         for out in learned:
             out.needs_grad = self._marks
-        node = Node(name, list(inputs), list(outputs), vjp)
+        fresh = call is not None and call[0].traits.contraction
+        node = Node(name, list(inputs), list(outputs), vjp, fresh)
         if self._marks is True:
             self.nodes.append(node)
         else:

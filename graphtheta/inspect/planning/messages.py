@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
@@ -196,11 +196,13 @@ def program(comm: Comm) -> Pair:
     clock = thread_time if pool.threads() == 1 else perf_counter
     large, small, collective, steps, shared = _in_turns(
         comm,
-        partial(working.least, _move(working, LARGE)),
-        partial(working.least, _move(working, SMALL)),
-        partial(working.least, partial(working.all_sum, np.zeros(2))),
-        lambda: [[working.least(_step(trainer))[0] for trainer in pair] for pair in talking],
-        lambda: [_alone_and_together(working, _step(trainer), clock) for trainer in together],
+        [
+            partial(working.least, _move(working, LARGE)),
+            partial(working.least, _move(working, SMALL)),
+            partial(working.least, partial(working.all_sum, np.zeros(2))),
+            lambda: [[working.least(_step(trainer))[0] for trainer in pair] for pair in talking],
+            lambda: [_alone_and_together(working, _step(trainer), clock) for trainer in together],
+        ],
     )
     n_bytes = LARGE * WIDTH * np.dtype(np.float32).itemsize
     byte = large[1] / n_bytes
@@ -215,7 +217,7 @@ def program(comm: Comm) -> Pair:
     )
 
 
-def _in_turns(comm: Comm, *measures: Callable[[], Any]) -> list[Any]:
+def _in_turns(comm: Comm, measures: Sequence[Callable[[], Any]]) -> list[Any]:
     """What each of some measures returns, numbers of one shape: the least of several rounds on each
     rank, and the mean of the ranks. All are measured in each round, so that other programs disturb
     all of them alike.
