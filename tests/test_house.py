@@ -525,9 +525,14 @@ def test_a_library_in_the_wrong_stage_is_seen(call: str, mark: str, found: list[
     assert in_the_wrong_stage(tree, libraries_of_the_second_stage()) == found
 
 
-@pytest.mark.parametrize("name", ["test_a", "test_b", "test_c"])
-@pytest.mark.parametrize("shares", [(2,), (7,), (100,), (5, 3), (21, 4), (0, 2)])
-@pytest.mark.parametrize("n_cases", [1, 2, 5, 33])
+@pytest.mark.parametrize(
+    ("name", "shares", "n_cases"),
+    covering(
+        ("test_a", "test_b", "test_c"),
+        ((2,), (7,), (100,), (5, 3), (21, 4), (0, 2)),
+        (1, 2, 5, 33),
+    ),
+)
 def test_a_long_table_is_divided(name: str, shares: tuple[int, ...], n_cases: int) -> None:
     """No case is lost, and as many are in the first two stages as the shares say."""
     first, second = (*shares, 1)[:2]
@@ -568,6 +573,7 @@ def test_names_no_path_of_a_machine() -> None:
     assert not faults, "\n".join(faults)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "text", ["gt.models.GCN", "gt.errors.DataError", "gt.ops.matmul", "gt.GraphThetaError"]
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from covering import covering
 
 from graphtheta.engine.comm.channel import WORK_ITEM, Tag
 from graphtheta.engine.comm.communicator import Comm
@@ -58,9 +59,9 @@ def _pass_round(comm: Comm, number: int, rounds: int) -> int:
 
 
 @binds
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("in_flight", [1, 2, 5])
-@pytest.mark.parametrize("staged", ["no", *STAGED])
+@pytest.mark.parametrize(
+    ("size", "in_flight", "staged"), covering((1, 2, 3), (1, 2, 5), ("no", *STAGED))
+)
 def test_results_are_those_of_one_at_a_time(size: int, in_flight: int, staged: str) -> None:
     def program(comm: Comm, in_flight: int) -> list[int]:
         queue = WorkQueue(comm, in_flight)

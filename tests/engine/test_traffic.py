@@ -7,6 +7,7 @@ from __future__ import annotations
 import equality
 import numpy as np
 import pytest
+from covering import covering
 
 import graphtheta
 import graphtheta.ops as gt
@@ -137,10 +138,13 @@ class Twice(Model):
         return self.second(graph, self.first(graph, graph.x))
 
 
-@pytest.mark.parametrize("layer", [GCN, SAGE, Product])
-@pytest.mark.parametrize(("d_in", "d_out"), [(6, 2), (2, 6)])
-@pytest.mark.parametrize("partitioner", ["1d-src", "1d-dst", "vertex-cut"])
-def test_the_narrower_side_of_a_linear_map_moves(layer, d_in, d_out, partitioner):
+@pytest.mark.parametrize(
+    ("layer", "widths", "partitioner"),
+    covering((GCN, SAGE, Product), ((6, 2), (2, 6)), ("1d-src", "1d-dst", "vertex-cut")),
+)
+def test_the_narrower_side_of_a_linear_map_moves(layer, widths, partitioner):
+    d_in, d_out = widths
+
     def program(comm):
         part = build_partition(equality.example(), comm, partitioner, dtype=np.float64)
         with dtype_scope("float64"), init_scope(1):
@@ -177,9 +181,14 @@ class InTurn(Layer):
         return gt.concat([total.last, total.mean])
 
 
-@pytest.mark.parametrize("direction", ["in", "out", "both"])
-@pytest.mark.parametrize("order", [None, "seconds", "number", "src.seconds", "src.number"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("dtype", "order", "direction"),
+    covering(
+        ("float32", "float64"),
+        (None, "seconds", "number", "src.seconds", "src.number"),
+        ("in", "out", "both"),
+    ),
+)
 def test_what_sums_in_order_sort_by_is_counted_as_it_is_sent(dtype, order, direction):
     """Columns that passes read rounded are sent as they were given with the graph."""
     graph = equality.example()

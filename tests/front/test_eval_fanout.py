@@ -131,11 +131,12 @@ def test_figures_are_those_of_any_number_of_workers(name: str) -> None:
     keys = TASKS[name]
     (one,) = run_simulated(1, rows_of, **keys)
     exact = run_simulated(1, rows_of, **{**keys, "eval_fanout": ""})[0]
+    # 2 and 3 workers meet every placement
     number = list(TASKS).index(name)
-    for size in (2, 3):
-        partitioner, masters = graphs.PLACEMENTS[(number + size) % len(graphs.PLACEMENTS)]
-        for found in run_simulated(size, rows_of, **keys, partitioner=partitioner, masters=masters):
-            assert close(found, one, tied=name == "triples")
+    size = 2 + number // len(graphs.PLACEMENTS) % 2
+    partitioner, masters = graphs.PLACEMENTS[number % len(graphs.PLACEMENTS)]
+    for found in run_simulated(size, rows_of, **keys, partitioner=partitioner, masters=masters):
+        assert close(found, one, tied=name == "triples")
     # the same training, measured otherwise
     assert [row["loss"] for row in one] == [row["loss"] for row in exact]
     losses = [[row["val_loss"] for row in rows] for rows in (one, exact)]

@@ -10,6 +10,7 @@ from typing import Any
 import graphs
 import numpy as np
 import pytest
+from covering import covering
 
 import graphtheta as gt
 from graphtheta.engine.comm.communicator import Comm
@@ -209,9 +210,11 @@ def test_the_division_is_that_of_the_minimax() -> None:
 
 
 @needs_two
-@pytest.mark.parametrize("size", [1, 2])
-@pytest.mark.parametrize("keys", SCHEDULES, ids=str)
-@pytest.mark.parametrize("threads", ["sampling+features=1,compute=1", "auto"])
+@pytest.mark.parametrize(
+    ("size", "keys", "threads"),
+    covering((1, 2), SCHEDULES, ("sampling+features=1,compute=1", "auto")),
+    ids=str,
+)
 def test_losses_are_those_of_any_stage_threads(
     size: int, keys: dict[str, Any], threads: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
