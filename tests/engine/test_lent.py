@@ -19,6 +19,9 @@ from graphtheta.ops.parallel.pool import set_threads, threads
 from graphtheta.ops.rows.products import long_product, product
 from graphtheta.ops.rows.row_list import RowList
 
+# products of rows are not of the back end
+pytestmark = pytest.mark.reference
+
 N, D = 3000, 48
 RNG = np.random.default_rng(11)
 X = RNG.standard_normal((N, D)).astype(np.float32)

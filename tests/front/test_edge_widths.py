@@ -196,6 +196,7 @@ def compare(
     np.testing.assert_allclose(own, one, rtol=1e-9)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.reference
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("size", [1, 3])
@@ -208,7 +209,9 @@ def test_losses_are_those_of_one_matrix(
 
 
 @pytest.mark.fused
-@pytest.mark.parametrize("model", [Both, "gat_e", "gine", "gipa"])
+@pytest.mark.parametrize(
+    "model", ["gine", *(pytest.param(model, marks=pytest.mark.second) for model in (Both, "gipa"))]
+)
 def test_losses_of_kernels_are_those_of_one_matrix(
     monkeypatch: pytest.MonkeyPatch, model: Any
 ) -> None:

@@ -58,7 +58,10 @@ def folder_of(page: str, tmp_path: Path) -> Path:
 @data
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=[pytest.mark.second] if page in LARGE else []) for page in PAGES],
+    [
+        pytest.param(page, marks=pytest.mark.second if page in LARGE else pytest.mark.reference)
+        for page in PAGES
+    ],
 )
 def test_commands_run(page: str, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -45,19 +45,18 @@ def test_the_forms_for_arrays_and_for_vectors_agree(name: str, dtype: type) -> N
 def test_loops_over_numbers_have_the_functions_of_arrays(dtype: type) -> None:
     header = number_header.names(np.dtype(dtype).name)
     x = np.linspace(0.1, 2.0, 7).astype(dtype)
-    for name in NUMBERS:
-        n = len(inspect.signature(FUNCTIONS[name].array).parameters)
-        given = ", ".join(["x[i]"] * n)
-        scope = dict(header)
-        exec(
-            f"def kernel(x, y):\n    for i in range(len(x)):\n        y[i] = {name}({given})\n",
-            scope,
-        )
-        y = np.zeros_like(x)
-        numba.njit(scope["kernel"])(x, y)
-        tolerance = 2e-6 if dtype is np.float32 else 1e-14
+    n_given = {name: len(inspect.signature(FUNCTIONS[name].array).parameters) for name in NUMBERS}
+    lines = ["def kernel(x, y):", "    for i in range(len(x)):"]
+    for row, (name, n) in enumerate(n_given.items()):
+        lines.append(f"        y[{row}, i] = {name}({', '.join(['x[i]'] * n)})")
+    scope = dict(header)
+    exec("\n".join(lines), scope)
+    y = np.zeros((len(n_given), len(x)), dtype)
+    numba.njit(scope["kernel"])(x, y)
+    tolerance = 2e-6 if dtype is np.float32 else 1e-14
+    for found, (name, n) in zip(y, n_given.items(), strict=True):
         expected = FUNCTIONS[name](*[x] * n)
-        np.testing.assert_allclose(y, expected, rtol=tolerance, atol=tolerance, err_msg=name)
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
