@@ -11,6 +11,7 @@ import graphs
 import libraries
 import numpy as np
 import pytest
+from covering import covering
 
 import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
@@ -30,7 +31,8 @@ KEYS: dict[str, Any] = {
     "dtype": "float64",
     "normalise_features": "none",
 }
-DTYPES = pytest.mark.parametrize("dtype", ["float32", "float64"])
+DTYPES = ("float32", "float64")
+LIBRARIES = ("pyg", "dgl")
 
 # a graph of one node, one without edges, and one without nodes
 SIZES = [4, 1, 6, 0, 3, 7, 5]
@@ -121,7 +123,7 @@ def of_graphs(name: str, dtype: str) -> tuple[gt.Trainer, np.ndarray]:
 
 
 @pytest.mark.second
-@DTYPES
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", WHOLE_MODELS)
 def test_whole_graphs_in_pytorch_geometric(name: str, dtype: str) -> None:
     torch = pytest.importorskip("torch")
@@ -194,9 +196,9 @@ def scores(
 
 
 @pytest.mark.second
-@DTYPES
-@pytest.mark.parametrize("library", ["pyg", "dgl"])
-@pytest.mark.parametrize("decoder", ["dot", "hadamard"])
+@pytest.mark.parametrize(
+    ("decoder", "library", "dtype"), covering(("dot", "hadamard"), LIBRARIES, DTYPES)
+)
 def test_scores_of_links(decoder: str, library: str, dtype: str) -> None:
     trainer = trained(
         "gcn", PAIRS, ("task", "link"), ("decoder", decoder), ("dtype", dtype), ("norm", "batch")
@@ -211,15 +213,17 @@ def test_scores_of_links(decoder: str, library: str, dtype: str) -> None:
     )
 
 
+EDGES = {
+    "one value": PAIRS,
+    "two values": PAIRS.replace(edge_y=RNG.normal(size=(200, 2))),
+    "no attributes": PAIRS.replace(edge_attr=None),
+}
+
+
 @pytest.mark.second
-@DTYPES
-@pytest.mark.parametrize("library", ["pyg", "dgl"])
-@pytest.mark.parametrize(
-    "graph",
-    [PAIRS, PAIRS.replace(edge_y=RNG.normal(size=(200, 2))), PAIRS.replace(edge_attr=None)],
-    ids=["one", "two", "without attributes"],
-)
-def test_values_of_edges(graph: gt.Graph, library: str, dtype: str) -> None:
+@pytest.mark.parametrize(("name", "library", "dtype"), covering(tuple(EDGES), LIBRARIES, DTYPES))
+def test_values_of_edges(name: str, library: str, dtype: str) -> None:
+    graph = EDGES[name]
     trainer = trained("sage", graph, ("task", "edge"), ("dtype", dtype))
     found = trainer.predict()
     assert found is not None
@@ -253,11 +257,10 @@ def of_triples(
 
 
 @pytest.mark.second
-@DTYPES
-@pytest.mark.parametrize("library", ["pyg", "dgl"])
-@pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize(
-    "encoder", [{}, {"model": "rgcn", "layers": 1, "bases": 2}], ids=["", "rgcn"]
+    ("encoder", "decoder", "library", "dtype"),
+    covering(({}, {"model": "rgcn", "layers": 1, "bases": 2}), DECODERS, LIBRARIES, DTYPES),
+    ids=str,
 )
 def test_scores_of_triples(encoder: dict[str, Any], decoder: str, library: str, dtype: str) -> None:
     trainer, ids, expected = of_triples(decoder, dtype, **encoder)
@@ -282,7 +285,7 @@ def test_scores_of_triples(encoder: dict[str, Any], decoder: str, library: str, 
 
 
 @pytest.mark.second
-@DTYPES
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("decoder", ["distmult", "complex"])
 def test_learned_features_and_a_decoder_are_a_model_of_pytorch_geometric(
     decoder: str, dtype: str

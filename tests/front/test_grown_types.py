@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from covering import covering
 from grown_graphs import check
 
 import graphtheta as gt
@@ -54,11 +55,14 @@ def of_types(users: int, items: int, seed: int = 5) -> gt.Graph:
     )
 
 
-@pytest.mark.one_in(5)
-@pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("compare", ["values", "degrees"])
-@pytest.mark.parametrize(("users", "items"), [(32, 30), (30, 31), (32, 33)])
-def test_nodes_of_several_types_without_ids(tmp_path, users, items, compare, size):
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(
+    ("counts", "compare", "size"),
+    covering(((32, 30), (30, 31), (32, 33)), ("values", "degrees"), (1, 3)),
+    ids=str,
+)
+def test_nodes_of_several_types_without_ids(tmp_path, counts, compare, size):
+    users, items = counts
     work = check(
         "rgcn",
         of_types(30, 30),
