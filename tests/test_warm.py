@@ -132,6 +132,7 @@ def test_a_program_that_is_killed_while_it_asks_leaves_no_files(served):
     first.communicate()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("last", "code", "output"),
     [

@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from covering import covering
 from equality import PLACEMENTS
 
 import graphtheta as gt
@@ -163,16 +164,17 @@ def test_values_are_those_of_a_loop(kind, order, direction):
 
 
 SECONDS = 1_700_000_000.0
-# dense and sparse frames: all nodes, and those of a batch
-TARGETS = [np.ones(N, bool), np.arange(N) % 3 < 2]
 
 
-@pytest.mark.parametrize("targets", TARGETS, ids=["all", "some"])
-@pytest.mark.parametrize("direction", ["in", "out", "both"])
-@pytest.mark.parametrize("order", ["time", "src.age"])
+@pytest.mark.parametrize(
+    ("order", "direction", "targets"),
+    # dense and sparse frames: all nodes, and those of a batch
+    covering(("time", "src.age"), ("in", "out", "both"), ("all", "some")),
+)
 def test_times_are_compared_as_they_were_given(order, direction, targets):
     """In float32, seconds since 1970 are 128 apart."""
     graph = example()
+    is_target = (np.arange(N) % 3 < 2) | (targets == "all")
     rng = np.random.default_rng(5)
     graph = graph.replace(
         edge_columns={"time": SECONDS + rng.permutation(E) / 4},
@@ -183,7 +185,7 @@ def test_times_are_compared_as_they_were_given(order, direction, targets):
         with dtype_scope("float32"), init_scope(3):
             model = Net(maker("concat", order), direction)
             part = build_partition(graph, comm, "vertex-cut", "hash", dtype=np.float32)
-            view = k_hop_view(part, targets[part.masters], probe(model, part).layers)
+            view = k_hop_view(part, is_target[part.masters], probe(model, part).layers)
             out = model(view)
             every = np.zeros((N, *out.shape[1:]))
             every[part.masters[view.rows[: len(out.value)]]] = out.value
@@ -191,7 +193,7 @@ def test_times_are_compared_as_they_were_given(order, direction, targets):
 
     x = np.asarray(graph.x, np.float32)
     expected = np.array([first(x[senders]) for senders in in_edges(graph, order, direction)])
-    expected[~targets] = 0
+    expected[~is_target] = 0
     for size in (1, 3):
         np.testing.assert_array_equal(run_simulated(size, values)[0], expected)
 
@@ -253,6 +255,7 @@ def test_any_number_of_workers_and_any_placement(kind, placement):
             np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-10)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.fused
 @pytest.mark.parametrize("kind", TWINS)
 def test_both_back_ends(kind):
@@ -351,7 +354,7 @@ LOOPS = {
 }
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(18)
 @pytest.mark.fused
 @pytest.mark.parametrize("kind", LOOPS)
 @pytest.mark.parametrize(("few", "segment"), [(1, 3), (3, 1), (20, 1024)])
@@ -464,7 +467,7 @@ def test_a_recurrence_of_ones_own_passes_the_checks(rate):
     assert report.workers < 1e-12 and report.eager < 1e-12 and not report.notes
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "make",
     [
@@ -553,7 +556,7 @@ class Nested(gt.Pooling):
         return total.top + total.last
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.second
 @pytest.mark.parametrize(
     ("make", "columns"), [(lambda: Summed(Nested), {}), (lambda: Several(), TIMES)]
 )

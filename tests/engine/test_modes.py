@@ -264,6 +264,7 @@ def test_a_view_is_computed_without_messages() -> None:
     assert run_simulated(2, program) == [[0.0] * 4] * 2
 
 
+@pytest.mark.second
 @needs_mpi
 def test_the_command_trains_independently_under_mpiexec(tmp_path: Path) -> None:
     keys = {

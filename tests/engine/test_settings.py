@@ -370,6 +370,7 @@ def test_a_change_takes_effect(kind, stage, before, after, copied):
     assert_equal(found, outcome(again))
 
 
+@pytest.mark.second
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.sampled_from(sorted(BOXES)), max_size=3),

@@ -69,7 +69,7 @@ class TestMpi:
         assert done.stdout == "crowd passed\n" and done.returncode == 0, done.stderr
 
     @pytest.mark.skipif(OPEN_MPI, reason="its launcher ends the other ranks, and says why")
-    @pytest.mark.one_in(4)
+    @pytest.mark.second
     @pytest.mark.parametrize(
         ("gone", "end"),
         [(1, "sys.exit(3)"), (0, "sys.exit()"), (2, "os.environ['PMI_FD'] = '77'")],

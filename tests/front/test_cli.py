@@ -341,6 +341,7 @@ def test_doctor_names_the_library_of_mpi4py() -> None:
 
 @needs_mpi
 @pytest.mark.cold
+@pytest.mark.second
 def test_doctor_looks_at_the_job_in_which_it_runs(tmp_path: Path) -> None:
     done = launch(2, "doctor", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -1061,6 +1061,7 @@ COLUMNS = {
 }
 
 
+@pytest.mark.second
 @pytest.mark.fused
 def test_columns_are_drawn_from_examples():
     report = gt.check(Looked(), d_in=4, **COLUMNS)

@@ -63,6 +63,13 @@ COMMAND = re.compile(r"^(?:mpiexec -n \d+ )?graphtheta( .*)$", re.MULTILINE)
 # other pages are about the numbers, which are the same on the reference, and compiling for them
 # takes more time than running; what a user runs first is compiled in the second stage
 COMPILED = ("extending", "compiler")
+# pages whose blocks take longest
+LONG = ("layers", "messages", "partition", "extending")
+
+
+def marks_of(page: Path) -> list[pytest.MarkDecorator]:
+    reference = [] if page.stem in COMPILED else [pytest.mark.reference]
+    return [*reference, *([pytest.mark.second] if page.stem in LONG else [])]
 
 
 def with_included(page: Path) -> str:
@@ -112,12 +119,7 @@ def commands() -> list[str]:
 
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(
-            page, marks=[pytest.mark.reference] * (page.stem not in COMPILED), id=page.name
-        )
-        for page in PAGES
-    ]
+    [pytest.param(page, marks=marks_of(page), id=page.name) for page in PAGES]
     + [pytest.param(ROOT / "README.md", marks=pytest.mark.second, id="README.md compiled")],
 )
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

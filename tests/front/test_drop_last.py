@@ -101,6 +101,7 @@ def test_batches_of_equal_times_are_shuffled_without_the_smaller_one() -> None:
     assert all(len(batch) == 33 for batch in full)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "keys",
     [

@@ -420,6 +420,7 @@ def test_columns_that_types_have_themselves(field, name, key):
         gt.Graph({("a", "to", "b"): ([0], [0])}, {"a": 1, "b": 1}, **{field: {name: {key: [7]}}})
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("on_bad_row", ["fail", "skip"])
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 2), (2, 3)])
 def test_predictions_do_not_depend_on_the_scale_and_names_of_the_import(

@@ -60,6 +60,7 @@ def write(path: Path, rows: Any) -> str:
     return str(path)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", TASKS)
 def test_the_file_has_the_scores_of_held_out_links(name: str, tmp_path: Path) -> None:
     """Its rows are in reverse order and twice, on one to three workers."""

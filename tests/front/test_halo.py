@@ -46,6 +46,7 @@ def trained(comm, **keys):
     return losses, metrics, comm.ledger.since(before)["move"]["bytes"], error
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: " ".join(map(str, m.values())))
 def test_training_moves_little_and_half_the_bytes(model):
     exact, half = (run_simulated(3, trained, halo=halo, **model) for halo in ("exact", "bf16"))

@@ -119,6 +119,7 @@ def test_the_recorded_help_is_that_of_the_parsers() -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.cold
 @pytest.mark.parametrize("words", [("train", name) for name in HELP_FLAGS] + [("predict", "-h")])
 def test_a_help_imports_no_engine(words: tuple[str, str]) -> None:

@@ -190,6 +190,7 @@ FORMS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("first", FORMS)
 def test_dates_as_features_may_come_in_another_unit(first, tmp_path):
     edges = {"src": [0], "dst": [1]}

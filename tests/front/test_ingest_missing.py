@@ -108,6 +108,7 @@ def reference(given, rule, split, scale=False):
     return np.concatenate(out, axis=1), np.stack(marks, axis=1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rule", ["mean", "mode", "zero", "own"])
 @pytest.mark.parametrize("split", [False, True])
 def test_missing_values_are_those_of_the_rule_in_every_format(rule, split, tmp_path, monkeypatch):

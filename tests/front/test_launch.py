@@ -155,6 +155,7 @@ def test_refuses_to_run_on_ranks(
     assert "starts the ranks itself" in capsys.readouterr().err
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("ranks", ["1", pytest.param("2", marks=needs_mpi)])
 def test_restarts_until_it_ends_well(here: Path, ranks: str) -> None:
     code, said = run("-n", ranks, "ends.py", "1", "signal9", "0")
@@ -210,6 +211,7 @@ def test_a_second_signal_kills(here: Path, ranks: str) -> None:
     assert launched.returncode == 75 and gone(pids)
 
 
+@pytest.mark.second
 def test_a_signal_ends_the_pause(here: Path) -> None:
     launched = begin("--max-restarts", "9", "ends.py", "1")
     while not (Path("tries").exists() and Path("tries").read_text() == "3"):

@@ -122,6 +122,7 @@ def test_negatives_are_of_the_right_type_and_targets_pass_no_messages(keys: dict
         assert carried and not carried & (positive | {(d, s) for s, d in positive})
 
 
+@pytest.mark.second
 def test_any_number_of_workers_gives_the_same_numbers(tmp_path: Path) -> None:
     def program(comm: Any, keys: dict[str, Any], stored: bool = False) -> list[Any]:
         trainer = gt.Trainer(

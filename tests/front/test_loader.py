@@ -390,6 +390,7 @@ def test_other_arguments_on_other_ranks_are_refused():
         run_simulated(2, program)
 
 
+@pytest.mark.second
 def test_processes_of_torchrun_are_refused():
     """Each would make all of the batches."""
     program = "import graphtheta as gt; gt.Loader(gt.load('sbm'), fanout=[2], to='arrays')"
@@ -399,6 +400,7 @@ def test_processes_of_torchrun_are_refused():
     assert run([sys.executable, "-c", program], WORLD_SIZE="2").returncode == 0
 
 
+@pytest.mark.second
 @needs_mpi
 def test_workers_have_the_batches_of_one(tmp_path):
     """With threads that make batches ahead, while the loop sends messages of its own and trains

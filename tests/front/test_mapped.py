@@ -38,6 +38,7 @@ def trained(comm, graph, keys):
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "keys",
     [
@@ -54,6 +55,7 @@ def test_training_from_a_file_equals_training_from_memory(keys, tmp_path):
         assert found == expected and held == 0 < before
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "keys",
     [

@@ -93,7 +93,7 @@ def test_weights_of_classes_by_hand() -> None:
             )
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.second
 @pytest.mark.parametrize("size", SIZES)
 def test_links_are_compared_with_their_negatives(size: int) -> None:
     keys = {**LINK, "dropout": 0.0}

@@ -68,6 +68,7 @@ def all_columns(name: str) -> str:
     return ",".join(column for column in COLUMNS if column not in left_out)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", TASKS)
 def test_probabilities_are_those_of_logits_on_any_number_of_workers(name: str) -> None:
     def program(comm: Any) -> Any:

@@ -200,6 +200,7 @@ OF_LAYERS: dict[str, dict[str, object]] = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", OF_LAYERS)
 def test_every_layer_has_times_on_every_worker(here: Path, name: str) -> None:
     keys = OF_LAYERS[name]

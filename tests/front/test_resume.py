@@ -443,6 +443,7 @@ SHORTER: dict[str, tuple[int, dict[str, int], int]] = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SHORTER)
 @pytest.mark.filterwarnings("error")
 def test_a_run_with_no_updates_left_is_evaluated_and_ends(name: str) -> None:

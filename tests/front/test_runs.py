@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import covering
 
 import graphtheta as gt
 from graphtheta.__main__ import main
@@ -62,6 +63,7 @@ def keys_of(path: str) -> Any:
     return record
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_python_writes_what_the_command_writes(
     ranks: int, capsys: pytest.CaptureFixture[str]
@@ -189,6 +191,7 @@ NAME = "runs/sbm-gcn-global"
 BOTH = pytest.mark.parametrize("train", [command, program])
 
 
+@pytest.mark.one_in(2)
 @BOTH
 def test_a_default_folder_has_a_number_if_the_last_run_is_finished(
     train: Callable[..., None], capsys: pytest.CaptureFixture[str]
@@ -653,29 +656,26 @@ class Stream(io.StringIO):
         return self.terminal
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("out", ["", "run"])
-@pytest.mark.parametrize(
-    ("terminal", "notebook", "progress", "shows"),
-    [
-        (True, False, None, True),
-        (True, False, False, False),
-        (False, False, None, False),
-        (False, False, True, True),
-        (False, True, None, True),
-        (False, True, False, False),
-    ],
+# terminal, notebook, progress, and whether it is shown
+SHOWN = (
+    (True, False, None, True),
+    (True, False, False, False),
+    (False, False, None, False),
+    (False, False, True, True),
+    (False, True, None, True),
+    (False, True, False, False),
 )
+
+
+@pytest.mark.parametrize(("ranks", "out", "case"), covering((1, 2), ("", "run"), SHOWN), ids=str)
 def test_progress(
     ranks: int,
     out: str,
-    terminal: bool,
-    notebook: bool,
-    progress: bool | None,
-    shows: bool,
+    case: tuple[bool, bool, bool | None, bool],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    terminal, notebook, progress, shows = case
     stream = Stream(terminal)
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setattr(shown, "in_notebook", lambda: notebook)

@@ -117,7 +117,7 @@ def test_what_is_no_file_is_not_read(
             gt.Trainer(job=gt.Job.from_yaml(run / "job.yaml")).load(run / name)
 
 
-@pytest.mark.one_in(3, 5)
+@pytest.mark.one_in(8, 3)
 @pytest.mark.parametrize(
     ("words", "code"), [(["evaluate", "nowhere"], 2), (["train", *SMALL, "--out", "other"], 0)]
 )
@@ -216,6 +216,7 @@ def test_a_full_disk_is_told_in_a_line(tmp_path: Path, kib: int) -> None:
     assert max(written, default=0) <= kib << 10
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "change",
     [

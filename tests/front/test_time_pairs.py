@@ -104,7 +104,7 @@ def batches(task, graph, **keys):
     ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize(
     "keys",
@@ -220,6 +220,7 @@ def test_a_prediction_reads_all_of_the_past_and_nothing_later(task, time):
 
 
 # each task meets both numbers of workers
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("task", "size", "graph", "keys"),
     [

@@ -90,6 +90,7 @@ def batches(graph: gt.Graph, **keys: Any) -> list[tuple[np.ndarray, np.ndarray, 
     ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "keys",
     [
@@ -252,6 +253,7 @@ def trained(
     return numbers, None if out is None else out[1]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("size", "placement", "graph", "keys"),
     [

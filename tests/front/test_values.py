@@ -66,6 +66,7 @@ def trained(
     return losses, metrics, comm.ledger.since(before).get("move", {}).get("bytes", 0)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", JOBS)
 def test_workers_change_nothing_but_rounding(name: str) -> None:
     exact = run_simulated(1, trained, **JOBS[name])[0]
@@ -100,6 +101,7 @@ KEPT: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", KEPT)
 def test_features_in_memory_and_in_files_give_the_same(name: str, tmp_path: Path) -> None:
     """What is rounded does not depend on where features are, or on what caches hold of them."""
@@ -125,6 +127,7 @@ def test_workers_send_less(model: str) -> None:
     assert sum(r[2] for r in short) < 0.9 * sum(r[2] for r in exact)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.fused
 @pytest.mark.parametrize("name", ["gcn", "gat", "max", "sampled"])
 def test_kernels_agree_with_the_reference(name: str) -> None:

@@ -169,7 +169,7 @@ def attention(comm, name, options):
     return {n: g for n, g in found.items() if n.endswith(OF_SCORES) or ".att_" in n}
 
 
-@pytest.mark.one_in(9, 3)
+@pytest.mark.one_in(12, 3)
 @pytest.mark.fused
 @pytest.mark.parametrize("back_end", ["reference", "fused"])
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ ALL = [(1, PLACEMENTS[0]), *((size, placement) for size in (2, 3, 4) for placeme
 COMPILED = ("rgcn_bases", "rgcn_many_blocks", "rgat_bases", "simple_hgn", "hgt")
 
 
-@pytest.mark.one_in(3, 2)
+@pytest.mark.one_in(9, 2)
 @pytest.mark.parametrize(
     ("name", "runs"),
     [

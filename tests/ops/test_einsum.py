@@ -107,6 +107,7 @@ class Bilinear(gt.Layer):
         return gt.einsum("...hf->...fh", total)
 
 
+@pytest.mark.second
 @pytest.mark.fused
 def test_a_layer_of_sums_of_products():
     gt.check(Bilinear(4, 3))

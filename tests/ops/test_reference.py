@@ -150,6 +150,7 @@ def test_edge_values_carried_to_the_next_layer(
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", graphs.odd_graphs())
 def test_odd_graphs(name):
     graph = graphs.odd_graphs()[name]

@@ -107,6 +107,7 @@ def on_threads(request: Any) -> Iterator[None]:
     set_threads(before)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("n", [7, MANY])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values_and_gradients_are_near_those_of_float64(name: str, n: int) -> None:

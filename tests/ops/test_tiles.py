@@ -155,6 +155,7 @@ def check_close(
     assert np.all(np.abs(found - expected) <= 8 * close * size)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("registers", [HERE, "avx512", "avx2", "BLAS"])
 def test_products_of_bfloat16_round_the_factors_only(
     registers: str, monkeypatch: pytest.MonkeyPatch

@@ -188,6 +188,7 @@ def test_an_option_that_a_job_declares_otherwise():
         del MODELS["other"]
 
 
+@pytest.mark.second
 def test_a_run_goes_on_with_the_same_options_only(net, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = [

@@ -99,7 +99,7 @@ def test_losses_are_those_of_one_worker(keys: dict[str, Any]) -> None:
 
 
 @needs_mpi
-@pytest.mark.one_in(2)
+@pytest.mark.second
 @pytest.mark.parametrize("strategy", ["strategy.py:Walks:roots=9", "curriculum.py:Curriculum"])
 def test_losses_are_those_of_one_worker_under_mpiexec(tmp_path: Path, strategy: str) -> None:
     flags = "--dataset sbm:n_nodes=120,n_edges=500 --epochs 3 --dtype float64 --backend reference"
