@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 from stages import stages
 from warm.communities import import_networkit
 from warm.reference import VARIABLE
@@ -26,6 +27,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # without bytecode is the compiler's; workers of pytest and programs take what others have written
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# another test may have the core while inputs are drawn
+settings.register_profile("tests", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 ROOT = Path(__file__).resolve().parent.parent
 # files with the tests that take longest, which begin first
