@@ -354,7 +354,7 @@ LOOPS = {
 }
 
 
-@pytest.mark.one_in(18)
+@pytest.mark.second
 @pytest.mark.fused
 @pytest.mark.parametrize("kind", LOOPS)
 @pytest.mark.parametrize(("few", "segment"), [(1, 3), (3, 1), (20, 1024)])
