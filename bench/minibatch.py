@@ -7,9 +7,10 @@
 
 Networks have a layer for each fan-out, relu and dropout 0.5 between them, Adam, and cross entropy
 on the targets; attention has 4 heads in all layers but the last. All contenders begin with the same
-weights, and their losses on all edges between the first nodes of the graph must agree. "sampling"
-is the time from the targets to the sampled blocks, without features; it is part of the step.
-Sampled batches are random, so their mean sizes are shown.
+weights, and their losses on all edges between the first nodes of the graph must agree; "bfloat16"
+is GraphTheta with values stored so, whose loss is not compared. "sampling" is the time from the
+targets to the sampled blocks, without features; it is part of the step. Sampled batches are random,
+so their mean sizes are shown.
 """
 
 from __future__ import annotations
@@ -123,7 +124,10 @@ def main() -> int:
                 options.targets,
                 options.batches,
             )
-            contenders = [Contender("graphtheta", script("own", "minibatch", *words))]
+            contenders = [
+                Contender("graphtheta", script("own", "minibatch", *words)),
+                Contender("bfloat16", script("own", "minibatch", *words, "bfloat16")),
+            ]
             command = (
                 peer(options.envs or options.folder, "dgl", "minibatch", *words)
                 if "dgl" in options.peers

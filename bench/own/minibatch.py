@@ -1,7 +1,9 @@
 """GraphTheta as a contender: steps of sampled mini-batches.
 
     PYTHONPATH=bench python bench/own/minibatch.py MODEL GRAPH.npz WEIGHTS.npz SAMPLER FANOUT \\
-        TARGETS BATCHES
+        TARGETS BATCHES [bfloat16]
+
+With bfloat16, values are stored so, and the loss is compared with no other.
 """
 
 from __future__ import annotations
@@ -50,7 +52,14 @@ def as_graph(z: Input) -> gt.Graph:
 
 
 def main(
-    model: str, graph: str, weights: str, sampler: str, fanout: str, targets: str, batches: str
+    model: str,
+    graph: str,
+    weights: str,
+    sampler: str,
+    fanout: str,
+    targets: str,
+    batches: str,
+    values: str = "",
 ) -> None:
     z = Input.read(graph)
     hops = len(fanout.split(","))
@@ -62,6 +71,8 @@ def main(
         return build(model, d_in, hidden, d_out, hops)
 
     def trainer_of(graph: gt.Graph, **keys: Any) -> gt.Trainer:
+        # older versions have no other values
+        keys |= {"values": values} if values else {}
         trainer = gt.Trainer(make, graph, lr=0.003, weight_decay=0.0, **keys)
         trainer.model.load_state(first)
         return trainer
@@ -88,7 +99,7 @@ def main(
         sizes.append((view.space.n, sum(level.n_edges for level in view.levels)))
     report(
         {case: s[WARM:] for case, s in seconds.items()},
-        {"loss": losses},
+        {f"loss of {values}" if values else "loss": losses},
         f"graphtheta {gt.__version__}",
         sizes=np.mean(sizes[WARM:], axis=0).tolist(),
     )
