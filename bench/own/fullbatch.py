@@ -3,7 +3,8 @@
     PYTHONPATH=bench python bench/own/fullbatch.py MODEL GRAPH.npz WEIGHTS.npz EPOCHS DROPOUT \\
         [precompute | bfloat16]
 
-With bfloat16, values are stored so, and losses are compared with no others. An epoch is ``Trainer.train_epoch`` under the global strategy: forward, loss, backward, update.
+With bfloat16, values are stored so, and losses are compared with no others. An epoch is
+``Trainer.train_epoch`` under the global strategy: forward, loss, backward, update.
 """
 
 from __future__ import annotations
