@@ -119,8 +119,10 @@ def test_epochs_are_timed(tmp_path: Path) -> None:
     rows = rows_of("epoch", tmp_path, *words)
     assert [(row["model"], row["contender"]) for row in rows] == [
         ("gcn", "graphtheta"),
+        ("gcn", "bfloat16"),
         ("gcn", "precomputed"),
         ("gat_e", "graphtheta"),
+        ("gat_e", "bfloat16"),
     ]
     assert all((row["note"], row["runs"], len(row["losses"])) == ("", 2, 2) for row in rows)
     assert (tmp_path / "p.png").stat().st_size
@@ -224,8 +226,9 @@ def test_sampled_steps_are_timed(tmp_path: Path) -> None:
         "--peers",
     )
     rows = rows_of("minibatch", tmp_path, *words)
-    assert [(row["model"], row["sampler"], row["note"], row["runs"]) for row in rows] == [
-        ("sage", "neighbour", "", 2)
+    assert [(row["contender"], row["sampler"], row["note"], row["runs"]) for row in rows] == [
+        ("graphtheta", "neighbour", "", 2),
+        ("bfloat16", "neighbour", "", 2),
     ]
     assert 20 < rows[0]["nodes"] <= 20 * 4 * 3 and 0 < rows[0]["sampling"] < rows[0]["seconds"]
 
