@@ -333,6 +333,16 @@ TABLES = {
             "GB/s": "{GB/s}",
         },
     ),
+    "limits": Table(
+        "limits",
+        {
+            "step": "{run}",
+            "part": "{part}",
+            "ms": "{ms}",
+            "limit": "{limit}",
+            "of the limit": "{of the limit}",
+        },
+    ),
     "step": Table(
         "step",
         {
