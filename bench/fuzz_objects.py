@@ -10,14 +10,12 @@ an error of this project. Other errors and other values are faults, and make the
 
 from __future__ import annotations
 
-import argparse
 import sys
-import warnings
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import seeds
 
 import graphtheta as gt
 from graphtheta.errors import GraphThetaError
@@ -199,34 +197,15 @@ def same(what: str, read: np.ndarray, given: np.ndarray) -> None:
         raise AssertionError(f"{len(different)} values of {what} differ")
 
 
-def search(seeds: range) -> tuple[Counter[str], list[str]]:
-    """How many graphs were read and refused, and the faults."""
-    counts: Counter[str] = Counter()
-    faults = []
-    for seed in seeds:
-        rng = np.random.default_rng(seed)
-        try:
-            refused = (typed if seed % 2 else plain)(rng)
-        except Exception as error:
-            counts["at fault"] += 1
-            faults.append(f"seed {seed}: {type(error).__name__}: {error}")
-        else:
-            counts["refused" if refused else "read"] += 1
-    return counts, faults
+def refused(seed: int) -> Any:
+    """Whether the graph of a seed was refused."""
+    return (typed if seed % 2 else plain)(np.random.default_rng(seed))
 
 
-def main() -> int:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument("--graphs", type=int, default=2000)
-    options.add_argument("--seed", type=int, default=0, help="of the first graph")
-    options = options.parse_args()
-    warnings.simplefilter("ignore")
-    counts, faults = search(range(options.seed, options.seed + options.graphs))
-    print(*faults[:20], dict(counts), sep="\n")
-    return 1 if faults else 0
+def search(numbers: range) -> seeds.Outcomes:
+    """How many graphs were accepted and refused, and the faults."""
+    return seeds.outcomes(numbers, refused)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(seeds.main(__doc__, "graphs", 2000, search))

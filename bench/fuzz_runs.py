@@ -11,19 +11,17 @@ of the file, or one error on all ranks. Else there is a fault, and the exit code
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import shutil
 import sys
 import tempfile
-import warnings
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import seeds
 
 import graphtheta as gt
 from graphtheta.cli.links import LINKS, TRIPLES, link_rows
@@ -242,36 +240,15 @@ def written(rng: Rng, titles: tuple[str, ...], rows: list[Any]) -> tuple[bytes, 
     return data, how not in (0, 5, 6)
 
 
-def search(seeds: range) -> tuple[Counter[str], list[str]]:
+def search(numbers: range) -> seeds.Outcomes:
     """How many inputs were accepted and refused, and the faults."""
-    counts: Counter[str] = Counter()
-    faults = []
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
     with tempfile.TemporaryDirectory() as folder, quiet[0], quiet[1]:
         kinds = Folders(Path(folder)), Links(Path(folder))
-        for seed in seeds:
-            try:
-                refused = kinds[seed % 2].one(np.random.default_rng(seed))
-            except Exception as error:
-                counts["at fault"] += 1
-                faults.append(f"seed {seed}: {type(error).__name__}: {error}")
-            else:
-                counts["refused" if refused else "accepted"] += 1
-    return counts, faults
-
-
-def main() -> int:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument("--inputs", type=int, default=300)
-    options.add_argument("--seed", type=int, default=0, help="of the first input")
-    options = options.parse_args()
-    warnings.simplefilter("ignore")
-    counts, faults = search(range(options.seed, options.seed + options.inputs))
-    print(*faults[:20], dict(counts), sep="\n")
-    return 1 if faults else 0
+        return seeds.outcomes(
+            numbers, lambda seed: kinds[seed % 2].one(np.random.default_rng(seed))
+        )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(seeds.main(__doc__, "inputs", 300, search))

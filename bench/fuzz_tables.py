@@ -13,14 +13,12 @@ values and errors of other libraries are faults, and make the exit code 1.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import datetime
 import gzip
 import math
 import sys
 import tempfile
-import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -28,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import seeds
 
 import graphtheta as gt
 from graphtheta.engine.comm.communicator import Comm
@@ -497,33 +496,10 @@ def types_of(d: Drawn) -> dict[str, str]:
     }
 
 
-def search(seeds: range) -> tuple[Counter[str], list[str]]:
-    """How many tables were read and refused, and the faults."""
-    counts: Counter[str] = Counter()
-    faults = []
-    for seed in seeds:
-        try:
-            refused = one(seed)
-        except Exception as error:
-            counts["at fault"] += 1
-            faults.append(f"seed {seed}: {type(error).__name__}: {error}")
-        else:
-            counts["refused" if refused else "read"] += 1
-    return counts, faults
-
-
-def main() -> int:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument("--tables", type=int, default=300)
-    options.add_argument("--seed", type=int, default=0, help="of the first table")
-    options = options.parse_args()
-    warnings.simplefilter("ignore")
-    counts, faults = search(range(options.seed, options.seed + options.tables))
-    print(*faults[:20], dict(counts), sep="\n")
-    return 1 if faults else 0
+def search(numbers: range) -> seeds.Outcomes:
+    """How many tables were accepted and refused, and the faults."""
+    return seeds.outcomes(numbers, one)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(seeds.main(__doc__, "tables", 300, search))

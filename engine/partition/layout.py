@@ -62,9 +62,8 @@ def fewest_misses(
 
     Collective: all ranks of comm.
     """
-
     best = None
-    for factor, layout in zip(FACTORS, layouts, strict=False):
+    for factor, layout in zip(FACTORS, layouts, strict=True):
         order = np.concatenate((layout.masters, layout.mirrors))
         local = misses(order=order, row=layout.row, reads=reads, src=src, dst=dst)
         total = factor * int(comm.all_sum(np.array(local)))
@@ -72,5 +71,7 @@ def fewest_misses(
             best = total, layout
         if not total:
             break
+        # the next one takes their memory
+        del order, layout
     assert best is not None
     return best[1]

@@ -169,7 +169,9 @@ def _led(
     """Keys of the leaders of the nodes of this worker, and of the leaders of these.
 
     Args:
-        comm, nodes, division: As for ``_fetched``.
+        comm: The workers.
+        nodes: Nodes of this worker, ascending.
+        division: Owners of nodes.
         mirrors: The other nodes at the ends of its edges.
         ends: Local nodes at the ends of its edges.
         keys: Of ``nodes``.
@@ -178,25 +180,8 @@ def _led(
     """
     first = leaders(*ends, np.concatenate((keys, mirrors.fetched(keys))))
     first = mirrors.combined(first, len(nodes), np.minimum)
-    return first, _fetched(comm, nodes, division, ids_of(first), first)
-
-
-def _fetched(
-    comm: Comm, nodes: np.ndarray, division: Division, ids: np.ndarray, values: np.ndarray
-) -> np.ndarray:
-    """Values of some ids from their owners, [n].
-
-    Args:
-        comm: The workers.
-        nodes: Nodes of this worker, ascending.
-        division: Owners of nodes.
-        ids: [n] int64.
-        values: Of ``nodes``.
-
-    Collective: all ranks of comm.
-    """
-    asked, place = np.unique(ids, return_inverse=True)
-    return _Mirrors(comm, nodes, asked, division.owner(asked)).fetched(values)[place]
+    ids = ids_of(first)
+    return first, _Mirrors(comm, nodes, ids, division.owner(ids)).fetched(first)
 
 
 def _own_nodes(n_nodes: int, comm: Comm, division: Division) -> np.ndarray:

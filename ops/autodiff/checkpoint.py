@@ -16,7 +16,7 @@ from graphtheta.errors import TapeError
 
 from ..parallel import buffers
 from ..rows.by_number import take_rows
-from .fusion import is_open
+from .fusion import waits
 from .gradients import Gradients
 from .space import RowSpace
 from .tape import Parameter, Tape, Unrecorded, Var, current, needs_grad
@@ -168,6 +168,6 @@ def _computed(outputs: list[Var]) -> list[Var]:
     rows are too few to defer anything it is those of its outputs, so it is on all.
     """
     for y in outputs:
-        if is_open(y):
+        if waits(y):
             _ = y.value
     return outputs

@@ -157,13 +157,18 @@ class Deferred(Var):
 
 
 def is_open(x: Any) -> TypeGuard[Deferred]:
-    """Whether x is deferred and not yet recorded."""
-    return isinstance(x, Deferred) and x._stored is None and x.fused is None
+    """Whether x is deferred, and neither computed nor recorded."""
+    return waits(x) and x.fused is None
+
+
+def waits(x: Any) -> TypeGuard[Deferred]:
+    """Whether x is deferred and not yet computed; products may have read it."""
+    return isinstance(x, Deferred) and x._stored is None
 
 
 def evaluated(x: Any) -> Any:
     """x, computed as operations will read it if it was deferred."""
-    if is_open(x):
+    if waits(x):
         operand_of(x)
     return x
 
@@ -293,11 +298,12 @@ class _Fused:
             leaf.kind == "row" and x.dtype == BFLOAT16
             for leaf, x in zip(self.structure.leaves, self.values, strict=True)
         )
-        # a product may compute them again, in less time than it takes to store and read them
-        self.is_cheap = len(root.shape) == 2 and not any(
-            form is not None and form.costly for form in (step.form for step in steps)
+        # to compute them again takes less time than to store and read them
+        self.is_cheap = (
+            len(root.shape) == 2
+            and not any(step.form is not None and step.form.costly for step in steps)
+            and sum(leaf.kind in ("row", "listed") for leaf in self.structure.leaves) <= 2
         )
-        self.is_cheap &= sum(leaf.kind in ("row", "listed") for leaf in self.structure.leaves) <= 2
         self._steps = []
 
     def _visit(self, x: Any) -> None:

@@ -22,7 +22,8 @@ class Traits:
         structural: The result holds the numbers of the first argument at other positions.
         free: It costs nothing in a loop over edges; structural operations are free.
         contraction: It is the product of the last axis of its first argument with the first axis of
-            its second.
+            its second. It takes rows that are read a block at a time (``blocks_of``), and its
+            gradients are arrays that nobody else reads.
         linear: Positions of the arguments in which it is linear while the others are fixed.
         additive: It is linear in all its arguments together, number by number.
         kept_axes: A function (shape of the first argument, shape of the result, keywords) ->

@@ -376,4 +376,4 @@ def test_drawn_tables_have_the_values_that_were_written(monkeypatch):
 
     counts, faults = search(range(12))
     assert not faults
-    assert counts["read"] == 12
+    assert counts["accepted"] == 12

@@ -13,6 +13,7 @@ from covering import covering
 
 from graphtheta.ops import Parameter, RowSpace, Tape, Var, dropout, dtype_scope
 from graphtheta.ops.autodiff import fusion
+from graphtheta.ops.autodiff.checkpoint import run_segment
 from graphtheta.ops.autodiff.fusion import Deferred
 from graphtheta.ops.functions.elementwise import elu, relu
 from graphtheta.ops.rows import computed
@@ -113,3 +114,29 @@ def test_slices_and_blocks_of_rows() -> None:
     assert stored[1:3].base is x and not filled
     ((begin, end, block),) = stored.blocks(2, 6)
     assert (begin, end) == (2, 6) and block.base is x
+
+
+def test_outputs_of_a_segment_are_computed_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusion, "SMALLEST", 1)
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(N, D))
+    w = Parameter(rng.normal(size=(D, 32)))
+
+    def gradient(checkpointed: bool) -> np.ndarray:
+        with Tape(seed=3) as tape:
+            leaf = Var(x, RowSpace(np.arange(N)), True)
+            outputs: list[Var] = []
+
+            def run() -> list[Var]:
+                h = dropout(relu(leaf), 0.5)
+                return [h, h @ w]
+
+            if checkpointed:
+                run_segment(lambda: outputs.extend(run()) or outputs, run)
+                assert outputs[0].stored_bytes
+            else:
+                outputs += run()
+            out = outputs[1] + outputs[0] @ w
+        return np.asarray(tape.backward(out).of(leaf))
+
+    np.testing.assert_array_equal(gradient(True), gradient(False))
