@@ -516,9 +516,12 @@ def _by_rows(value: np.ndarray) -> np.ndarray:
 
     A slice of wider rows, such as a gate of a recurrent cell, is not copied. The array then has the
     width of those, of which kernels read as many columns as the slice has; the others, some of the
-    last row behind the end of the memory, are never read.
+    last row behind the end of the memory, are never read. Of ``BFLOAT16``, blocks of rows are
+    copied when they are expanded.
     """
     width = prod(value.shape[1:])
+    if value.dtype == BFLOAT16:
+        return value.reshape(len(value), width)
     step, rest = divmod(value.strides[0], value.itemsize)
     if not rest and step > width > 0 and value[:1].flags.c_contiguous:
         shape = (len(value), step)

@@ -24,12 +24,13 @@ from graphtheta.ops import (
     layer_norm,
     relu,
 )
+from graphtheta.ops.autodiff import fusion
 from graphtheta.ops.autodiff.fusion import SMALLEST
 from graphtheta.ops.functions.elementwise import elu, mul, sigmoid, tanh
 from graphtheta.ops.functions.rows import expand_last, prefix
 from graphtheta.ops.functions.shape import flatten, mean, reshape, softmax_over, sum
 from graphtheta.ops.parallel.pool import set_threads, threads
-from graphtheta.ops.rows.bfloat16 import expanded, rounded
+from graphtheta.ops.rows.bfloat16 import expanded, expanded_rows, rounded
 
 RNG = np.random.default_rng(8)
 # rows of which a value is deferred whatever is stored
@@ -170,3 +171,17 @@ def test_narrow_values_and_those_without_rows_are_not_rounded() -> None:
         with tape.storing(True):
             _ = (wide * 2.0).value
     np.testing.assert_array_equal(wide.value, expanded(rounded(rows(30))))
+
+
+def test_no_number_behind_the_last_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the last columns of the last row a page of memory may end."""
+    widths = set()
+
+    def read(x: Any, begin: int, end: int) -> np.ndarray:
+        widths.add(x.shape[1])
+        return expanded_rows(x, begin, end)
+
+    monkeypatch.setattr(fusion, "expanded_rows", read)
+    run("parts", rows(50), short=True)
+    # a value, and columns 4 to 24 of it
+    assert widths == {24, 20}
