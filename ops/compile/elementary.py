@@ -353,6 +353,12 @@ def clip(x: Any, low: Any, high: Any) -> Any:
 # NumPy takes several times longer to choose than to multiply by a mask
 
 
+def _where_true(mask: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """g where a mask holds, else 0, also where g is infinite or NaN: its bits are multiplied."""
+    bits = g.view(f"i{g.itemsize}") * mask
+    return bits.view(g.dtype)
+
+
 @elementary(lanes=lambda x, low, high: ((x >= low) & (x <= high)).choose(x.of(1.0), 0.0), lazy=True)
 def inside(x: Any, low: Any, high: Any) -> Any:
     """1 within bounds, 0 outside."""
@@ -382,19 +388,19 @@ def step(x: Any, below: Any) -> Any:
 @elementary(lanes=lambda x, g: (x > 0.0).choose(g, 0.0), lazy=True)
 def if_positive(x: Any, g: Any) -> Any:
     """g where x is above zero, else 0."""
-    return g * (x > 0)
+    return _where_true(x > 0, g)
 
 
 @elementary(lanes=lambda x, y, g: (x >= y).choose(g, 0.0), lazy=True)
 def if_ge(x: Any, y: Any, g: Any) -> Any:
     """g where x is at least y, else 0."""
-    return g * (x >= y)
+    return _where_true(x >= y, g)
 
 
 @elementary(lanes=lambda x, y, g: (x > y).choose(g, 0.0), lazy=True)
 def if_gt(x: Any, y: Any, g: Any) -> Any:
     """g where x is above y, else 0."""
-    return g * (x > y)
+    return _where_true(x > y, g)
 
 
 def _relu(x: Any) -> Any:

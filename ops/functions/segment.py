@@ -101,12 +101,12 @@ defvjp(
 )
 defvjp(
     _segment_max,
-    values=lambda g, y, values, indptr: _repeat(g, indptr) * _winner(values, y, indptr),
+    values=lambda g, y, values, indptr: np.where(_winner(values, y, indptr), _repeat(g, indptr), 0),
     indptr=None,
 )
 defvjp(
     _segment_min,
-    values=lambda g, y, values, indptr: _repeat(g, indptr) * _winner(values, y, indptr),
+    values=lambda g, y, values, indptr: np.where(_winner(values, y, indptr), _repeat(g, indptr), 0),
     indptr=None,
 )
 defvjp(_segment_softmax, values=_segment_softmax_vjp, indptr=None)

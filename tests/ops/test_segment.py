@@ -80,3 +80,12 @@ def test_segment_softmax_keeps_rows_and_survives_large_scores():
 def test_segment_with_wrong_bounds_is_refused(indptr):
     with pytest.raises(ShapeError, match="segment_sum: indptr"):
         ops.segment_sum(np.ones((3, 2)), np.array(indptr, np.int64))
+
+
+@pytest.mark.parametrize("name", ["segment_max", "segment_min"])
+def test_rows_that_do_not_win_get_no_part_of_an_infinite_gradient(name):
+    x = Var(np.array([1.0, 1.0, -2.0, -2.0]), None, True)
+    with Tape() as tape:
+        out = getattr(ops, name)(x, np.array([0, 4]))
+    g = tape.backward(out, np.array([np.inf])).of(x)
+    assert sorted(g) == [0, 0, 0, np.inf]
