@@ -100,6 +100,8 @@ class Tracer:
 
     def __init__(self) -> None:
         self.operands: list[Any] = []
+        # what was given as an operand, and its leaf
+        self._given: list[tuple[Any, Expr]] = []
         self._expressions: dict[Any, Expr] = {}
         # ids of the expressions above, which live as long as this scope
         self._ids: set[int] = set()
@@ -151,15 +153,16 @@ class Tracer:
                 "gather uses a value with one row per node directly; return it from transform "
                 "and read it as edge.src.NAME or edge.dst.NAME"
             )
-        for i, operand in enumerate(self.operands):
-            if operand is x:
-                return self._expressions[("operand", i)]
+        for given, leaf in self._given:
+            if given is x:
+                return leaf
         value = value_of(x)
         shape = np.shape(value)
         dtype = getattr(value, "dtype", None)
-        # a Python number adapts to the dtype of arrays, so it stays one
-        self.operands.append(x)
-        return self.leaf(
+        # a Python number adapts to the dtype of arrays, so it stays one; edges read an array later,
+        # when its owner may have changed it
+        self.operands.append(x.copy() if isinstance(x, np.ndarray) else x)
+        leaf = self.leaf(
             "operand",
             len(self.operands) - 1,
             shape,
@@ -167,6 +170,8 @@ class Tracer:
             rows=False,
             requires_grad=needs_grad(x),
         )
+        self._given.append((x, leaf))
+        return leaf
 
     def neutral(self, e: Expr) -> int | None:
         """0 or 1 for an operand that is a constant of zeros or of ones; None for everything else.

@@ -24,7 +24,7 @@ import numpy as np
 
 from graphtheta.errors import ShapeError, UserFunctionError
 
-from ..autodiff.expr import Expr
+from ..autodiff.expr import Expr, tracing
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation
 from ..autodiff.space import RowSpace
@@ -229,7 +229,10 @@ def _adapt(a: Any, dtype: np.dtype) -> Any:
     if dtype.kind == "f" and isinstance(a, (np.generic, int, float)):
         # Python numbers are weak in numpy, numpy scalars are not
         return a.item() if isinstance(a, np.generic) else a
-    return a if getattr(a, "dtype", None) == dtype else np.asarray(a, dtype)
+    if getattr(a, "dtype", None) == dtype and (tracing() or not isinstance(a, np.ndarray)):
+        return a
+    # gradient rules read it later, when its owner may have changed it
+    return np.array(a, dtype)
 
 
 def are_aligned(args: tuple[Any, ...]) -> bool:

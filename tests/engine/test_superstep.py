@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import graphtheta.ops as gt
+from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
@@ -311,6 +312,27 @@ def test_what_a_layer_is_given_stays_put_off(monkeypatch):
 
 
 # ---- what may be read
+
+
+@pytest.mark.parametrize("stage", ["transform", "gather", "apply"])
+def test_a_constant_that_is_changed_in_place_was_what_it_was(stage):
+    weight = Parameter(np.eye(4))
+    methods = {
+        "transform": lambda factor: {"transform": lambda node: {"h": node.h @ weight * factor}},
+        "gather": lambda factor: {"gather": lambda edge: edge.src.h @ weight * factor},
+        "apply": lambda factor: {"apply": lambda node, total: total @ weight * factor},
+    }
+
+    def gradient(change):
+        factor = np.full(4, 2.0)
+        p = build_partition(GRAPH, SerialComm(), "vertex-cut", dtype=np.float64)
+        with Tape() as tape:
+            out = One(**methods[stage](factor))(global_view(p, ["in"]))
+            factor *= change
+            return out.value, tape.backward(out, np.ones(out.shape)).of(weight)
+
+    for x, y in zip(gradient(5.0), gradient(1.0), strict=True):
+        np.testing.assert_array_equal(x, y)
 
 
 def test_sparse_features_are_read_in_transform():
