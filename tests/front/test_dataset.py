@@ -13,6 +13,8 @@ from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.datasets import dataset
 from graphtheta.graph.datasets.dataset import data_dirs, load
 from graphtheta.graph.datasets.sources import FACTS
+from graphtheta.run.job.job import Job
+from graphtheta.train.loop.prepare import load_graph
 
 FOLDER = Path(
     os.environ.get("GRAPHTHETA_DATA", Path(__file__).resolve().parents[3] / "shared" / "data")
@@ -33,6 +35,8 @@ def test_options_in_the_name_or_beside_it():
     assert load("rmat:scale=6, directed=yes").n_edges < load("rmat:scale=6").n_edges
     assert load("ring:n=7").n_nodes == 7
     assert load("sbm:graph_seed=1").digest() != load("sbm").digest()
+    # the same twice is no contradiction
+    assert load("ring:n=7,symmetric=yes", n=7, symmetric=True).n_nodes == 7
 
 
 def test_the_seed_changes_splits_and_nothing_else():
@@ -47,6 +51,9 @@ def test_the_seed_changes_splits_and_nothing_else():
         ("nowhere", {}, ["'nowhere'", "sbm, rmat, ring, star"]),
         ("rmat:scale", {}, ["'scale' is not key=value"]),
         ("rmat:scale=6, scale=7", {}, ["the option scale is given twice", "drop one"]),
+        ("rmat:scale=6", {"scale": 7}, ["the dataset has scale=6", "scale=7 is given", "drop one"]),
+        ("ring:split=random", {"split": "none"}, ["has split=random", "split=none is given"]),
+        ("ring:symmetric=yes", {"symmetric": False}, ["has symmetric=yes", "symmetric=False"]),
         ("rmat:depth=3", {}, ["no option 'depth'", "scale, edge_factor"]),
         ("rmat:scale=big", {}, ["scale must be a whole number", "'big'"]),
         ("rmat", {"scale": 2.5}, ["scale must be a whole number", "2.5"]),
@@ -247,3 +254,16 @@ def test_graphs_of_several_types():
         4,
         None,
     )
+
+
+def test_a_key_of_a_job_beside_another_option_of_its_dataset():
+    for name, keys in (
+        ("sbm:split=random", {"split": "fraction"}),
+        ("sbm:self_loops=no", {"self_loops": "yes"}),
+        ("sbm:split=random,train_per_class=3", {"train_per_class": 4}),
+    ):
+        ((key, value),) = keys.items()
+        with pytest.raises(ConfigError, match=rf"the dataset has {key}=\w+, but {key}={value} is"):
+            load_graph(Job(dataset=name, **keys))
+    # keys at their defaults choose nothing, and a job has a seed of its own
+    assert load_graph(Job(dataset="sbm:split=random,seed=3", seed=1)).train is not None

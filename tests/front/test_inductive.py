@@ -581,3 +581,36 @@ def test_weights_without_facts(tmp_path: Path) -> None:
         Trained.read_from(read_saved(tmp_path / "w").trained, "w")
     with pytest.raises(GraphThetaError, match="damaged"):
         Trained.read_from("{}", "w")
+
+
+def test_keys_and_options_of_another_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    gt.Trainer(dataset="sbm:normalise_features=row,split=random", **KEYS, out="run").fit()
+    other = "sbm:graph_seed=5"
+    wanted = gt.open_run("run", dataset=other).evaluate()
+    # the scale of the training, named once more
+    for dataset, keys in (
+        (f"{other},normalise_features=yes", {}),
+        (other, {"normalise_features": "row"}),
+    ):
+        assert gt.open_run("run", dataset=dataset, **keys).evaluate() == wanted
+    for dataset, keys in (
+        (f"{other},normalise_features=none", {}),
+        (other, {"normalise_features": "standard"}),
+    ):
+        with pytest.raises(ConfigError, match=r"scaled as those of the training graph were \(row"):
+            gt.open_run("run", dataset=dataset, **keys)
+    with pytest.raises(ConfigError, match="the dataset has split=none, but split=random"):
+        gt.open_run("run", dataset=f"{other},split=none", split="random")
+    assert (
+        gt.open_run("run").evaluate()
+        == gt.open_run("run", dataset=other[:3])
+        .on(gt.load("sbm:normalise_features=row,split=random"))
+        .evaluate()
+    )
+    # nothing reads them beside a graph
+    for key, value in {"split": "random", "normalise_features": "row", "dataset": other}.items():
+        with pytest.raises(ConfigError, match=f"{key}=.* has no meaning with a graph that is give"):
+            gt.open_run("run", gt.load(other), **{key: value})

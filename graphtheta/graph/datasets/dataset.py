@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -219,6 +219,8 @@ ENTRIES: dict[str, Entry] = {
     ),
 }
 
+# options that every graph has
+PREPARING = ("symmetric", "largest_component", "self_loops", "normalise_features")
 # any graph without an entry
 FILE = Entry("a file", read_npz)
 
@@ -271,20 +273,38 @@ def load(
         FormatError: A file is missing or unreadable.
         ShapeError, DataError: Its arrays do not make a graph.
     """
-    name, options = parse(name_or_path, options)
-    sizes = [k for k in ("train_per_class", "val_per_class") if options.get(k)]
-    per_class = class_counts(name, options)
-    common = {
+    given = {
+        **options,
         "symmetric": symmetric,
         "largest_component": largest_component,
         "self_loops": self_loops,
         "normalise_features": normalise_features,
+        "split": split,
+        "split_index": split_index or None,
     }
-    common |= {k: options.pop(k) for k in common if k in options}
-    chosen = options.pop("split", split)
+    name, options = parse(name_or_path, given)
+    # a job has a seed of its own
+    return loaded(name, {"seed": seed, **options}, data_dir)
+
+
+def loaded(
+    name: str, options: Mapping[str, Any], data_dir: str | os.PathLike[str] | None = None
+) -> Graph:
+    """The graph of a name or path.
+
+    Args:
+        name: Name or path, without options.
+        options: All options of :func:`load`, as values or as words.
+        data_dir: As of ``load``.
+    """
+    options = dict(options)
+    sizes = [k for k in ("train_per_class", "val_per_class") if options.get(k)]
+    per_class = class_counts(name, options)
+    common = {k: options.pop(k, None) for k in PREPARING}
+    chosen = options.pop("split", None)
     split = "auto" if chosen is None else str(chosen)
-    seed = convert(name, "seed", options.pop("seed", seed), int)
-    split_index = convert(name, "split_index", options.pop("split_index", split_index), int)
+    seed = convert(name, "seed", options.pop("seed", 0), int)
+    split_index = convert(name, "split_index", options.pop("split_index", None) or 0, int)
     entry = ENTRIES.get(name)
     if entry is None:
         graph = read_path(name, data_dir, options)
@@ -430,8 +450,13 @@ def parse(
     """Split ``name:key=value,...`` into the name and all options; a path that exists is taken
     whole.
 
+    Args:
+        name_or_path: The text.
+        options: Options that are given beside it; None and "auto" choose nothing.
+
     Raises:
-        ConfigError: An option is not of this form, or is given twice.
+        ConfigError: An option is not of this form, is given twice, or has another value in
+            ``options``.
     """
     text = os.fspath(name_or_path)
     name, colon, rest = text.partition(":")
@@ -444,10 +469,24 @@ def parse(
                 f"{text}: '{item}' is not key=value; write {name}:key=value,key=value"
             )
     pairs = [item.partition("=")[::2] for item in items]
-    return name, options | each_once(
+    written = each_once(
         [(key.strip(), value.strip()) for key, value in pairs],
         f"{text}: the option {{}} is given twice; drop one of them",
     )
+    for key, value in written.items():
+        other = options.get(key)
+        if other not in (None, "auto") and as_word(other) != as_word(value):
+            raise ConfigError(
+                f"{text}: the dataset has {key}={value}, but {key}={other} is given, too; drop one"
+                " of them"
+            )
+    return name, options | written
+
+
+def as_word(value: Any) -> str:
+    """The value of an option in the word by which texts write it."""
+    word = str(value).lower()
+    return {"true": "yes", "false": "no"}.get(word, word)
 
 
 def convert(name: str, key: str, value: Any, kind: type) -> Any:

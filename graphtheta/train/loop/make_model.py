@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from graphtheta.ops.autodiff.init import dtype_scope, init_scope
 from graphtheta.ops.autodiff.naming import naming
 from graphtheta.run.embeddings.setup import width_of
 from graphtheta.run.job.job import Job
-from graphtheta.run.job.keys import FIELDS
+from graphtheta.run.job.keys import ASKS_NOTHING, FIELDS, OF_DATASET
 from graphtheta.run.job.model_keys import OPTIONS
 from graphtheta.run.job.outside import in_file, read_extra
 from graphtheta.run.job.rules import flag
@@ -220,6 +220,21 @@ def refuse_unread(job: Job, keys: Iterable[str], by: str, remedy: str) -> None:
             f"{key}={job.as_text(key)} has no meaning with {by}{others}; drop {flag(key)}, or"
             f" {remedy}"
         )
+
+
+def refuse_prepared(job: Job, keys: Container[str]) -> None:
+    """Reject keys that choose or prepare a dataset, for a graph that is given.
+
+    Args:
+        job: The job.
+        keys: The keys that are given.
+
+    Raises:
+        ConfigError: One of them is not at its default, and asks for something.
+    """
+    for key in (key for key in OF_DATASET if key in keys):
+        if getattr(job, key) != ASKS_NOTHING.get(key):
+            refuse_unread(job, {key}, "a graph that is given", OF_DATASET[key])
 
 
 def source_of(model: Any) -> str:

@@ -13,7 +13,7 @@ from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.graph import Graph
-from graphtheta.graph.datasets.dataset import load
+from graphtheta.graph.datasets.dataset import loaded, parse, preparation
 from graphtheta.inference.grown.inference import Inference
 from graphtheta.inference.grown.trained import Trained
 from graphtheta.run.checkpoints.keeper import FREE
@@ -23,7 +23,7 @@ from graphtheta.run.job.keyfile import JOB_FILE
 from graphtheta.run.job.keys import OF_TRAINING
 from graphtheta.run.job.rules import flag
 from graphtheta.run.job.run_files import missing
-from graphtheta.train.loop.make_model import make_model, source_of
+from graphtheta.train.loop.make_model import make_model, refuse_prepared, source_of
 
 # keys of a dataset that hold for another one only if they are given for it
 OWN = ("split", "train_per_class", "val_per_class", "symmetric", "largest_component", "split_index")
@@ -94,6 +94,8 @@ def open_run(
     if model is not None:
         keys["model"] = model if isinstance(model, str) else source_of(model)
     job = job_of(run, keys, trust)
+    if graph is not None:
+        refuse_prepared(job, keys)
     given = None if isinstance(model, str) else model
     path = Path(run, WEIGHTS)
     with comm.agreed():
@@ -116,20 +118,30 @@ def _loaded(job: Job, trained: Trained, keys: dict[str, Any]) -> Graph:
     prepared as that of the run was.
 
     Raises:
-        ConfigError: The run was trained on a graph that has no name.
+        ConfigError: The run was trained on a graph that has no name, or another scale of features
+            is asked for.
     """
-    # the scale of the training is applied later
-    prepared = trained.prepared | {
-        "normalise_features": (
-            "row" if trained.prepared.get("normalise_features") == "row" else "none"
-        )
-    }
-    options: dict[str, Any] = {**prepared, "largest_component": "no", "split": "stored"}
-    if "dataset" not in keys:
+    same = "dataset" not in keys
+    if same:
         _check_dataset(trained)
-        options |= {key: getattr(job, key) for key in OWN}
-    options |= {key: getattr(job, key) for key in OWN if key in keys}
-    return load(job.dataset, data_dir=job.data_dir or None, seed=job.seed, **options)
+    chosen = {key: getattr(job, key) or None for key in OWN if same or key in keys}
+    name, written = parse(
+        job.dataset, {"normalise_features": keys.get("normalise_features"), **chosen}
+    )
+    scale = trained.prepared.get("normalise_features", "none")
+    asked = written.pop("normalise_features")
+    if asked not in (None, "auto") and scale != preparation(name, normalise_features=asked).get(
+        "normalise_features"
+    ):
+        raise ConfigError(
+            f"normalise_features={asked} has no meaning for {job.dataset}, whose features are"
+            f" scaled as those of the training graph were ({scale}); drop"
+            f" {flag('normalise_features')}"
+        )
+    # the scale of columns is applied later
+    written["normalise_features"] = "row" if scale == "row" else "none"
+    usual = {**trained.prepared, "largest_component": "no", "split": "stored"}
+    return loaded(name, {"seed": job.seed, **usual, **written}, job.data_dir or None)
 
 
 def check_own_run(job: Job, weights: Path, keys: Container[str]) -> None:

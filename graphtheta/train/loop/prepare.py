@@ -21,7 +21,7 @@ from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.hop import Layers, depth
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.graph import Graph
-from graphtheta.graph.datasets.dataset import load, preparation
+from graphtheta.graph.datasets.dataset import load, parse, preparation
 from graphtheta.inference.forward.assembly import Prepared, prepare
 from graphtheta.run.embeddings.setup import check_embedding
 from graphtheta.run.job.job import Job
@@ -56,6 +56,7 @@ def load_graph(job: Job) -> Graph:
     """Load the job's dataset. ``prepare`` handles self loops, whose default depends on the model.
 
     Raises:
+        ConfigError: An option of the dataset and a key of the job differ.
         ConfigError, FormatError, DataError: The dataset cannot be loaded.
     """
     options: dict[str, Any] = {
@@ -67,6 +68,7 @@ def load_graph(job: Job) -> Graph:
         "split_index": job.split_index,
     }
     options |= {n: getattr(job, n) for n in ("train_per_class", "val_per_class") if getattr(job, n)}
+    parse(job.dataset, {"self_loops": job.self_loops})
     return load(job.dataset, data_dir=job.data_dir or None, **options)
 
 

@@ -34,10 +34,9 @@ from graphtheta.ops.parallel.buffers import release
 from graphtheta.run.checkpoints.weights import read_saved, write_weights
 from graphtheta.run.embeddings.saved import gathered_values, load_values
 from graphtheta.run.job.job import Job
-from graphtheta.run.job.keys import ASKS_NOTHING, OF_DATASET
 from graphtheta.train.loop.build import Choices, RunSetup, build
 from graphtheta.train.loop.groups import Choice, Groups
-from graphtheta.train.loop.make_model import refuse_unread, source_of
+from graphtheta.train.loop.make_model import refuse_prepared, source_of
 from graphtheta.train.pipeline.profile import pipeline_of
 
 # what to do about numbers that are not finite
@@ -113,9 +112,7 @@ class Session(ModelOnGraph):
         schedule = lr_schedule if callable(lr_schedule) else None
         freeze = (freeze,) if isinstance(freeze, (str, Module)) else tuple(freeze)
         if graph is not None:
-            for key, remedy in OF_DATASET.items():
-                if getattr(job, key) != ASKS_NOTHING.get(key):
-                    refuse_unread(job, {key}, "a graph that is given", remedy)
+            refuse_prepared(job, Job.model_fields)
         if not job.is_default("log_level"):
             start_logging(job.log_level, comm.rank, comm.size)
         setup = build(
