@@ -23,7 +23,8 @@ class ComputedRows:
     Attributes:
         fill: Called with the first row, the end, and an array of these rows, [end - first, d],
             which it fills, in the thread that calls.
-        stored: Returns all rows, if they have been stored since then.
+        stored: Returns all rows, if they have been stored since then, perhaps in another type:
+            values that are rounded are in full while somebody reads them so.
         shape: [n, d].
         dtype: Of the rows.
     """
@@ -34,7 +35,7 @@ class ComputedRows:
     dtype: np.dtype[Any]
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        stored = self.stored()
+        stored = self._in_memory()
         if stored is not None:
             return stored[rows]
         begin, end, _ = rows.indices(self.shape[0])
@@ -42,11 +43,16 @@ class ComputedRows:
         self.fill(begin, end, out)
         return out
 
+    def _in_memory(self) -> ArrayOrList | None:
+        """All rows, if they have been stored in this type."""
+        stored = self.stored()
+        return stored if stored is not None and stored.dtype == self.dtype else None
+
     def blocks(self, begin: int, end: int) -> Iterator[tuple[int, int, np.ndarray]]:
         """First row, end and rows of each block between two bounds; the next block overwrites the
         array.
         """
-        stored = self.stored()
+        stored = self._in_memory()
         if stored is not None:
             yield begin, end, stored[begin:end]
             return

@@ -96,6 +96,21 @@ def test_what_one_product_reads_is_not_stored(value: str, monkeypatch: pytest.Mo
         assert bool(h.stored_bytes) is stored, read
 
 
+def test_a_product_reads_rounded_rows_whoever_reads_them_in_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as a model that prints values."""
+    monkeypatch.setitem(
+        READ, "a value", lambda h, p: (lambda y: (h.value, y)[1])(READ["a product"](h, p))
+    )
+    keys: dict[str, Any] = {"dtype": "float32", "short": True, "constant": True}
+    for value in ("dropout", "bias"):
+        found, _ = run(value, "a value", **keys)
+        expected, _ = run(value, "a product", **keys)
+        for x, y in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
 def test_slices_and_blocks_of_rows() -> None:
     x = np.random.default_rng(1).normal(size=(700, 5))
     filled = []
