@@ -29,6 +29,7 @@ from .communicator import Comm
 from .wrapped import WrappedComm
 
 _STAMP = 8
+_NUMBER = r"(\d{1,12}(?:\.\d*)?|\.\d+)"
 _UNITS = {
     "s": 1.0,
     "ms": 1e-3,
@@ -180,7 +181,7 @@ def read_link(text: str) -> tuple[float, float, bool, int]:
         ConfigError: The text is not a valid link.
     """
     match = re.fullmatch(
-        r"([\d.]+) *(s|ms|us) *, *([\d.]+) *([kMG]?bit/s) *(, *blocking)?(?:, *(\d+) ranks a"
+        rf"{_NUMBER} *(s|ms|us) *, *{_NUMBER} *([kMG]?bit/s) *(, *blocking)?(?:, *(\d+) ranks a"
         r" machine)?",
         text.strip(),
     )

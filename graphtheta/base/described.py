@@ -14,6 +14,8 @@ from graphtheta.errors import ConfigError
 
 # arrays of integers hold no larger ones
 LARGEST = 2**63 - 1
+# largest value of a key or flag that counts something; rows are counted in 32 bits
+LARGEST_NUMBER = 2**31 - 1
 
 
 def name_and_options(text: str) -> tuple[str, dict[str, str]]:

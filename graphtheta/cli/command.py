@@ -23,7 +23,7 @@ from graphtheta.cli.warmup import jobs_of, warm_up
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.runtime.start import Program, start
-from graphtheta.errors import ConfigError, DataError
+from graphtheta.errors import DataError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.store.reader import check_store
 from graphtheta.inference.grown.trained import EARLIER_POSITIVE, Trained
@@ -33,6 +33,7 @@ from graphtheta.run.checkpoints.run_folder import placed, seed_jobs
 from graphtheta.run.checkpoints.weights import WEIGHTS
 from graphtheta.run.dividing import choose_pair, divide
 from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.help import number_from
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.run_files import RESULT_FILE
 from graphtheta.run.log.runlog import RunLog
@@ -252,7 +253,7 @@ def parser_of_info() -> Parser:
     )
     parser.add_argument(
         "--ranks",
-        type=int,
+        type=number_from(int, 1),
         default=1,
         metavar="P",
         help="report the partition for this many workers",
@@ -279,8 +280,6 @@ def info(argv: list[str]) -> Program:
     """
     options, keys = parser_of_info().read(argv)
     job = Job(**keys)
-    if options.ranks < 1:
-        raise ConfigError(f"--ranks: got {options.ranks}, expected at least 1")
 
     def work(comm: Comm) -> None:
         if options.verify:

@@ -9,6 +9,7 @@ from graphtheta.base.described import each_once
 from graphtheta.engine.runtime.start import Program, start
 from graphtheta.errors import ConfigError
 from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.help import number_from
 
 # flags with names of columns: metavar and help
 EDGE_COLUMNS = {
@@ -180,13 +181,13 @@ def parser() -> Parser:
             group.add_argument(f"--{flag}", metavar=metavar, help=text)
     import_parser.add_argument(
         "--n-nodes",
-        type=int,
+        type=number_from(int, 1),
         metavar="N",
         help="ids are the numbers 0 to N-1, and there is no node table",
     )
     import_parser.add_argument(
         "--n-features",
-        type=int,
+        type=number_from(int, 1),
         metavar="D",
         help="number of sparse features [the largest number + 1]",
     )

@@ -48,6 +48,7 @@ from graphtheta.run.checkpoints.checkpoint import CHECKPOINTS, steps_in
 from graphtheta.run.checkpoints.run_folder import run_of, seed_jobs
 from graphtheta.run.checkpoints.stopping import INTERRUPTED, PREEMPTED
 from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.help import number_from
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.run_files import RESULT_FILE
 
@@ -75,14 +76,14 @@ def parser_of_launch() -> Parser:
     parser.add_argument(
         "-n",
         dest="ranks",
-        type=int,
+        type=number_from(int, 1),
         default=1,
         metavar="N",
         help="number of ranks; one rank runs without MPI [1]",
     )
     parser.add_argument(
         "--max-restarts",
-        type=int,
+        type=number_from(int, 0),
         default=3,
         metavar="N",
         help="largest number of restarts in a row without a newer checkpoint [3]",
@@ -122,12 +123,6 @@ def launch(argv: list[str]) -> int:
             "graphtheta launch starts the ranks itself; run it without mpiexec or srun in front"
             " of it"
         )
-    for name, value, least in (
-        ("-n", options.ranks, 1),
-        ("--max-restarts", options.max_restarts, 0),
-    ):
-        if value < least:
-            raise ConfigError(f"{name}: got {value}, expected at least {least}")
     program, runs = program_of(options.words)
     return Restarts(starter(options) + program, options.max_restarts, runs).run()
 

@@ -21,6 +21,7 @@ from graphtheta.inspect.planning.plan import MODES, Row, planned
 from graphtheta.inspect.planning.report import MORE_WORKERS, Limit, refusal, report
 from graphtheta.inspect.planning.skeleton import SAMPLED_VIEWS, Skeleton, skeleton
 from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.help import number_from
 from graphtheta.run.job.job import Job, choices
 from graphtheta.run.job.keys import FIELDS
 from graphtheta.run.job.rules import OnlyWith, rules_of
@@ -56,8 +57,6 @@ def plan(argv: list[str], ready: bool = False) -> Program:
             " with --workers"
         )
     workers = numbers("--workers", options.workers)
-    if options.per_machine < 0:
-        raise ConfigError(f"--per-machine: got {options.per_machine}, expected at least 1")
     limit = Limit(
         None if options.memory_limit is None else bytes_of(options.memory_limit),
         options.per_machine,
@@ -152,7 +151,11 @@ def parser_of_plan() -> Parser:
         help="memory of a worker, such as 8G [its share of what this machine has free]",
     )
     parser.add_argument(
-        "--per-machine", type=int, default=0, metavar="N", help="workers that share a machine [all]"
+        "--per-machine",
+        type=number_from(int, 1),
+        default=0,
+        metavar="N",
+        help="workers that share a machine [all]",
     )
     parser.add_argument(
         "--exact",

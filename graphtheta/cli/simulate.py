@@ -22,11 +22,9 @@ from graphtheta.inspect.simulation.cluster import Cluster
 from graphtheta.inspect.simulation.report import BEGINNING, PICTURE, draw, report
 from graphtheta.inspect.simulation.simulate import VIEWS, Point, simulated
 from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.help import number_from
 from graphtheta.run.job.job import choices
 from graphtheta.train.loop.prepare import load_graph
-
-# the smallest number of each option
-LEAST = {"cores": 0, "per_machine": 1, "message": 0, "congestion": 1, "slowest": 1, "views": 1}
 
 
 def simulate(argv: list[str]) -> Program:
@@ -119,31 +117,35 @@ def parser_of_simulate() -> Parser:
     )
     parser.add_argument(
         "--message",
-        type=float,
+        type=number_from(float, 0),
         default=POST * 1e6,
         metavar="US",
         help=f"microseconds of each message besides latency and bytes [{POST * 1e6:g}]",
     )
     parser.add_argument(
-        "--cores", type=int, default=0, metavar="N", help="cores of a machine [those of this one]"
+        "--cores",
+        type=number_from(int, 0),
+        default=0,
+        metavar="N",
+        help="cores of a machine [those of this one]",
     )
     parser.add_argument(
         "--per-machine",
-        type=int,
+        type=number_from(int, 1),
         default=1,
         metavar="N",
         help="workers that share a machine and its link [1]",
     )
     parser.add_argument(
         "--congestion",
-        type=float,
+        type=number_from(float, 1),
         default=1.0,
         metavar="X",
         help="how many times as long bytes take on shared links [1]",
     )
     parser.add_argument(
         "--slowest",
-        type=float,
+        type=number_from(float, 1),
         default=1.0,
         metavar="X",
         help="how many times as long the slowest worker computes [1]",
@@ -155,7 +157,7 @@ def parser_of_simulate() -> Parser:
     )
     parser.add_argument(
         "--views",
-        type=int,
+        type=number_from(int, 1),
         default=VIEWS,
         metavar="N",
         help=f"views of an epoch that are counted, at most [{VIEWS}]",
@@ -169,13 +171,7 @@ def parser_of_simulate() -> Parser:
 
 
 def _check(options: SimpleNamespace) -> None:
-    """Refuse numbers that are too small, a link that is none, and files that are not replaced."""
-    for name, least in LEAST.items():
-        if not getattr(options, name) >= least:
-            raise ConfigError(
-                f"--{name.replace('_', '-')}: got {getattr(options, name)}, expected at least"
-                f" {least}"
-            )
+    """Refuse a link that is none, and files that are not replaced."""
     link(options.link)
     for path, *about, begins in (
         (options.json, *FIGURES, b""),

@@ -20,6 +20,7 @@ from graphtheta.errors import ConfigError, DataError, FormatError
 from graphtheta.inference.forward.top import SIDES, Asked
 from graphtheta.inference.outputs.formats import OutputRows
 from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.help import number_from
 from graphtheta.tasks.kinds.kind import GraphInfo
 from graphtheta.tasks.kinds.triple import TripleKind
 
@@ -74,7 +75,7 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument(
         "--top",
         metavar="K",
-        type=int,
+        type=number_from(int, 1),
         help=(
             "write the K nodes of the highest scores for each source of held-out links or "
             "query of held-out triples, without known ones"
@@ -124,8 +125,6 @@ def check_flags(options: SimpleNamespace) -> None:
         raise ConfigError(
             f"--top writes the nodes of the highest scores, and {word} something else; drop one"
         )
-    if options.top is not None and options.top < 1:
-        raise ConfigError(f"--top: got {options.top}, expected at least 1")
 
 
 def top_rows(model: Any, options: SimpleNamespace, whole: bool) -> OutputRows | None:

@@ -50,6 +50,8 @@ def test_links_are_read():
         "50us",
         "fast",
         "50us,0Gbit/s",
+        "1.2.3us,1Gbit/s",
+        f"50us,{10**400}bit/s",
         "10Gbit/s,50us",
         "50us,1Gbit/s,0 ranks a machine",
     ):

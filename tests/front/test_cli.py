@@ -86,7 +86,7 @@ def test_help_of_each_command(command: str, capsys: pytest.CaptureFixture[str]) 
         (["train", "--batch-size", "3"], "--strategy mini"),
         (["train", "--preset", "cora-gcm"], "did you mean 'cora-gcn'"),
         (["train", "--strategy", "mini", "--pipeline"], "--pipeline: expected one argument"),
-        (["info", "--ranks", "0"], "at least 1"),
+        (["info", "--ranks", "0"], "from 1 to"),
         (["info", "--ranks", "x"], "--ranks"),
         (["evaluate"], "RUN"),
         (["evaluate", "nowhere"], "nowhere: the folder has no job.yaml"),

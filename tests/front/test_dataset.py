@@ -56,6 +56,7 @@ def test_the_seed_changes_splits_and_nothing_else():
         ("ring:symmetric=yes", {"symmetric": False}, ["has symmetric=yes", "symmetric=False"]),
         ("rmat:depth=3", {}, ["no option 'depth'", "scale, edge_factor"]),
         ("rmat:scale=big", {}, ["scale must be a whole number", "'big'"]),
+        ("rmat:a=nan", {}, ["a must be a finite number, got 'nan'"]),
         ("rmat", {"scale": 2.5}, ["scale must be a whole number", "2.5"]),
         ("rmat:directed=perhaps", {}, ["directed must be yes"]),
         ("ring", {"split": "thirds"}, ["unknown split 'thirds'", "public"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from graphtheta.__main__ import COMMANDS, main
 from graphtheta.cli.completion import SHELLS, script
 from graphtheta.cli.recorded import FILE, HELP_FLAGS, as_file, recorded_parser
+from graphtheta.errors import ConfigError
 from graphtheta.models.design import COMMON
 from graphtheta.run.job.help import HelpParser
 from graphtheta.run.job.keys import FIELDS, SECTIONS
@@ -48,6 +50,14 @@ def live(command: str) -> HelpParser:
     """The parser of a command that reads its flags."""
     parser: HelpParser = getattr(import_module(COMMANDS[command][0]), f"parser_of_{command}")()
     return parser
+
+
+def read(action: argparse.Action, text: str) -> object:
+    """A value of a flag; None if the flag refuses it."""
+    try:
+        return action.type(text)  # type: ignore[operator]
+    except (argparse.ArgumentTypeError, ValueError):
+        return None
 
 
 def flags_in(text: str) -> list[str]:
@@ -204,3 +214,20 @@ def test_wrong_words_of_completion(
 ) -> None:
     assert main(["completion", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+NUMBERS = [
+    (command, action.option_strings[-1], kind)
+    for command in COMMANDS
+    for action in live(command)._actions
+    for kind, right in ((int, "1"), (float, "1.5"))
+    if callable(action.type) and type(read(action, right)) is kind
+]
+
+
+@pytest.mark.parametrize(("command", "flag", "kind"), NUMBERS)
+def test_flags_refuse_numbers_without_meaning(command: str, flag: str, kind: type) -> None:
+    assert len(NUMBERS) > 10
+    for value in ("inf", "nan", "-1", "1e308", str(10**30), *(["1.5"] if kind is int else [])):
+        with pytest.raises(ConfigError, match=f"{flag}: got {re.escape(value)}, expected .* from"):
+            live(command).parse_known_args([f"{flag}={value}"])

@@ -123,8 +123,8 @@ def alive(pid: int) -> bool:
 @pytest.mark.parametrize(
     "words, told",
     [
-        (["-n", "0", "train"], "-n: got 0, expected at least 1"),
-        (["-n", "x", "train"], "-n: invalid int value: 'x'"),
+        (["-n", "0", "train"], "-n: got 0, expected a whole number from 1"),
+        (["-n", "x", "train"], "-n: got x, expected a whole number from 1"),
         (["--max-restarts", "-1", "train"], "--max-restarts: "),
         (["--max-restart", "2", "train"], "did you mean '--max-restarts'"),
         (["-n", "2"], "expected a command to run"),

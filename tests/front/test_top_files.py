@@ -363,7 +363,7 @@ def test_a_side_is_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> 
             "--of belongs to the nodes of the highest scores; say how many with --top K",
         ),
         (["--keep-known"], "--keep-known belongs to"),
-        (["--top", "0"], "--top: got 0, expected at least 1"),
+        (["--top", "0"], "--top: got 0, expected a whole number from 1"),
         (
             ["--top", "2", "--embed"],
             "--top writes the nodes of the highest scores, and --embed something else; drop one",

@@ -10,6 +10,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -499,9 +500,12 @@ def convert(name: str, key: str, value: Any, kind: type) -> Any:
     try:
         if kind is int and isinstance(value, (float, bool)):
             raise ValueError
-        return kind(value)
+        converted = kind(value)
+        if kind is float and not isfinite(converted):
+            raise ValueError
+        return converted
     except (TypeError, ValueError):
-        words = {int: "a whole number", float: "a number", str: "text"}
+        words = {int: "a whole number", float: "a finite number", str: "text"}
         raise ConfigError(f"{name}: {key} must be {words[kind]}, got {value!r}") from None
 
 

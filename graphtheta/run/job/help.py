@@ -7,10 +7,13 @@ engine takes seconds, and whoever asks for help waits. ``graphtheta/cli/help.jso
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from math import nan
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from graphtheta.base.console import say
+from graphtheta.base.described import LARGEST_NUMBER
 from graphtheta.base.wording import did_you_mean
 from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError
@@ -118,6 +121,26 @@ class HelpParser(argparse.ArgumentParser):
             "help": action.help,
         }
         return {name: value for name, value in record.items() if value not in (None, [])}
+
+
+def number_from(kind: type[int] | type[float], least: int) -> Callable[[str], float]:
+    """A reader of numbers from ``least`` to the largest that a key can have, as ``type`` of an
+    argument.
+    """
+    words = "a whole number" if kind is int else "a number"
+
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = nan
+        if not least <= value <= LARGEST_NUMBER:
+            raise argparse.ArgumentTypeError(
+                f"got {text}, expected {words} from {least} to {LARGEST_NUMBER}"
+            )
+        return value
+
+    return read
 
 
 class _Lines(argparse.HelpFormatter):

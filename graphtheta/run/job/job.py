@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from graphtheta.base.arguments import checked
-from graphtheta.base.described import name_and_options
+from graphtheta.base.described import LARGEST_NUMBER, name_and_options
 from graphtheta.base.wording import did_you_mean, explain, literals
 from graphtheta.engine.strategy.registry import AUTO as AUTO_STRATEGY
 from graphtheta.engine.strategy.registry import BUILT_IN
@@ -29,7 +29,7 @@ from graphtheta.models.registry import MODELS
 from graphtheta.ops.functions.metrics.scores import GOALS
 from graphtheta.partitioners.communities import METHODS
 from graphtheta.partitioners.pairs import AUTO, PAIRS, check_pair
-from graphtheta.run.job.keyfile import LARGEST_NUMBER, read_mapping, write_mapping
+from graphtheta.run.job.keyfile import read_mapping, write_mapping
 from graphtheta.run.job.keys import (
     OF_DATASET,
     REGISTRIES,

@@ -19,8 +19,6 @@ JOB_FILE = "job.yaml"
 # a file of all keys has 3 KiB
 LARGEST_FILE = 1 << 16
 DEEPEST = 8
-# largest value of a key that counts something; rows are counted in 32 bits
-LARGEST_NUMBER = 2**31 - 1
 # besides its own errors, PyYAML passes on those of converting numbers and dates
 UNREADABLE = (
     OSError,

@@ -15,6 +15,7 @@ import numpy as np
 
 from graphtheta.base.arguments import checked
 from graphtheta.base.console import complain, figure, say
+from graphtheta.base.described import LARGEST_NUMBER
 from graphtheta.base.logger import logger
 from graphtheta.engine.runtime.timeline import TRACE_FILE, tracing
 from graphtheta.engine.store.table import VALUE
@@ -33,7 +34,6 @@ from graphtheta.run.checkpoints.progress import Pace, Progress, Result
 from graphtheta.run.checkpoints.run_folder import placed
 from graphtheta.run.checkpoints.stopping import PREEMPTED, Stop, Stopped, code_of
 from graphtheta.run.embeddings.saved import gathered_tables, load_tables
-from graphtheta.run.job.keyfile import LARGEST_NUMBER
 from graphtheta.run.job.keys import ASKING
 from graphtheta.run.job.run_files import PREDICTIONS_FILE
 from graphtheta.run.log.runlog import RunLog
