@@ -1,13 +1,13 @@
 """Pipelined mini-batches: while one work item of a rank waits for messages, others compute.
 
-A work item is a plain function that computes a view: forward, backward, sum of its gradients. It
-runs as a coroutine that switches to another one wherever it waits, through ``Comm.until``.
-Coroutines are greenlets, since a wait may be anywhere below the functions of a user. Each core of
-the rank has a thread, which starts work items from one queue and resumes those of its own that
-can continue. A core without such work computes blocks of the kernels of others
-(``ops.kernels.pool``).
+A work item is a context manager. Entering it makes a view, and returns a function that computes the
+view: forward, backward, sum of its gradients. It runs as a coroutine that switches to another one
+wherever it waits, through ``Comm.until``. Coroutines are greenlets, since a wait may be anywhere
+below the functions of a user. Each core of the rank has a thread, which starts work items from one
+queue and resumes those of its own that can continue. A core without such work computes blocks of
+the kernels of others (``ops.kernels.pool``).
 
-Stages of work items may have threads of their own (``stages.py``). A work item then begins on a
+Stages of work items may have threads of their own (``stages.py``). A work item is then entered on a
 thread of the first stage and waits there while threads of the others do their parts, each as a
 coroutine in the same channel.
 
@@ -20,12 +20,13 @@ that come to it, so none of them keeps an older one out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import copy_context
 from functools import partial
 from threading import Lock
 from time import perf_counter
 from types import FrameType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
@@ -35,12 +36,14 @@ from graphtheta.errors import CommError
 from ..comm.call_site import INTERNAL_MODULES
 from ..comm.channel import WORK_ITEM, WORK_ITEMS
 from ..comm.communicator import Comm
-from .stages import SAMPLING, STAGES, StageThreads
+from .stages import COMPUTE, SAMPLING, STAGES, StageThreads
 
 INTERNAL_MODULES.add(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
+# entering it prepares; what it returns is called in the stage that computes, before it is left
+Work: TypeAlias = AbstractContextManager[Callable[[], T]]
 # channels per pipelined work item, so that a long work item does not keep later ones from starting
 WINDOW = 4
 
@@ -128,7 +131,9 @@ class _WorkItem:
         self.number = number
         self.channel = channel
         self._run = run
-        self.part: _Part | None = _Part(self, run.first, run.work[number], is_whole=True)
+        self.part: _Part | None = _Part(
+            self, run.first, partial(_whole, run.work[number]), is_whole=True
+        )
         WORK_ITEMS.add(self)
 
     def state(self) -> tuple[str, FrameType | None]:
@@ -178,6 +183,12 @@ def in_stage(stage: str, function: Callable[[], T]) -> T:
     return function() if item is None else item.run_in(stage, function)
 
 
+def _whole(item: Work[T]) -> T:
+    """Run a work item."""
+    with item as compute:
+        return in_stage(COMPUTE, compute)
+
+
 class WorkQueue:
     """Runs work items of this rank, several at a time.
 
@@ -204,7 +215,7 @@ class WorkQueue:
         if in_flight > 1:
             self.channels = comm.open_channels("views", WINDOW * in_flight)
 
-    def run(self, work: Sequence[Callable[[], T]]) -> list[T]:
+    def run(self, work: Sequence[Work[T]]) -> list[T]:
         """Run all work items; returns their results in order.
 
         Raises:
@@ -213,7 +224,13 @@ class WorkQueue:
         Collective: all ranks of comm.
         """
         if self.in_flight == 1 or len(work) == 1:
-            return [item() for item in work]
+            results = []
+            for item in work:
+                with item as compute:
+                    results.append(compute())
+                # with it the view is released, before the next one is made
+                del compute
+            return results
         self.comm.ledger.pause()
         try:
             return _QueueRun(self, work).finish()
@@ -224,7 +241,7 @@ class WorkQueue:
 class _QueueRun(Generic[T]):
     """The work items of one call of ``WorkQueue.run``, shared by the threads that run them."""
 
-    def __init__(self, queue: WorkQueue, work: Sequence[Callable[[], T]]):
+    def __init__(self, queue: WorkQueue, work: Sequence[Work[T]]):
         # numba takes longer to import than many programs to run
         from ...ops.parallel import pool
 

@@ -1,7 +1,7 @@
 """Training steps: a work item for each group of views of an epoch, several of them pipelined.
 
 In cooperative mode a group is one view, which all workers compute together. In independent mode it
-is one view for each worker, as far as the step has so many. A work item builds its views, waits for
+is one view for each worker, as far as the step has so many. A work item builds its view, waits for
 its version of the parameters, runs forward and backward with it, sums the gradients over the ranks
 and delivers them. The order in which work items run does not change the numbers.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from .fetch import Features
 from .gradient_sum import GradientSum
 from .learned import FetchedRows, LearnedRows, OwnRows
 from .scheduler import WorkQueue, in_stage
-from .stages import COMPUTE, FEATURES
+from .stages import FEATURES
 from .supply import Ahead, Foresight, ViewSupply
 from .table import LearnedTable, check_tables
 from .update import UpdateRule
@@ -45,6 +45,24 @@ QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignor
 
 # a view, and the rows of tables that its passes read
 PreparedView: TypeAlias = tuple[GraphView, LearnedRows]
+
+
+class Group(NamedTuple):
+    """A group of views, of which each worker computes one.
+
+    Attributes:
+        number: Number of its first view in the run.
+        n: Number of views.
+        step: Number of the step.
+        position: Its position among the groups of the step.
+        groups: Number of groups of the step.
+    """
+
+    number: int
+    n: int
+    step: int
+    position: int
+    groups: int
 
 
 class Training(ViewSupply):
@@ -149,44 +167,31 @@ class Training(ViewSupply):
         """
         losses: list[float] = []
         for steps, views in self._foreseen(epoch, first, last):
-            work = []
-            makers = iter(self._prepared(views))
             begin = steps[0][0][0]
-            for step, groups in enumerate(steps, start=self.step):
-                work += [
-                    partial(
-                        self._compute,
-                        make=next(makers),
-                        n=b - a,
-                        number=self.views + a - begin,
-                        step=step,
-                        position=position,
-                        groups=len(groups),
-                    )
-                    for position, (a, b) in enumerate(groups)
-                ]
+            groups = [
+                Group(self.views + a - begin, b - a, step, position, len(bounds))
+                for step, bounds in enumerate(steps, start=self.step)
+                for position, (a, b) in enumerate(bounds)
+            ]
+            work = map(self._work_item, self._prepared(views), groups)
             with np.errstate(**QUIET):
-                shares = list(chain.from_iterable(self.queue.run(work)))
+                shares = list(chain.from_iterable(self.queue.run(list(work))))
             self.views += len(shares)
             losses += shares
         self.strategy.settle()
         return np.array(losses)
 
-    def rehearse(
-        self, epoch: int, first: int, last: int, act: Callable[[Callable[[], PreparedView]], None]
-    ) -> None:
-        """Make some views of an epoch as ``run`` does, with all that their passes would read, and
-        compute nothing.
+    def rehearse(self, epoch: int, first: int, last: int) -> Iterator[Callable[[], PreparedView]]:
+        """Functions that make this worker's view of each group as ``run`` does, with all that its
+        pass would read; each is called before the next one is asked for.
 
         Args:
             epoch, first, last: As for ``run``.
-            act: Called in a work item for each group of views, with a function that makes this
-                worker's view of it.
 
         Collective: all ranks.
         """
-        for _, makers in self._foreseen(epoch, first, last):
-            self.queue.run([partial(act, make) for make in self._prepared(makers)])
+        for _, views in self._foreseen(epoch, first, last):
+            yield from self._prepared(views)
 
     def state(self) -> dict[str, Any]:
         """The state between two steps: integers, and arrays that are never changed, by name."""
@@ -222,10 +227,9 @@ class Training(ViewSupply):
         Collective: all ranks.
         """
         (make,) = self._prepared([lambda: view])
+        item = self._work_item(make, Group(self.views, 1, self.step, 0, 1))
         with np.errstate(**QUIET):
-            (loss,) = self._compute(
-                make=make, n=1, number=self.views, step=self.step, position=0, groups=1
-            )
+            ((loss,),) = self.queue.run([item])
         self.views += 1
         return loss
 
@@ -294,64 +298,48 @@ class Training(ViewSupply):
 
         return [partial(prepare, make) for make in self._in_turns(views)]
 
-    def _compute(
-        self,
-        make: Callable[[], PreparedView],
-        n: int,
-        number: int,
-        step: int,
-        position: int,
-        groups: int,
-    ) -> list[float]:
-        """The work item of a group of n views, from view ``number`` of the run on, at ``position``
-        among the ``groups`` of a step.
+    @contextmanager
+    def _work_item(
+        self, make: Callable[[], PreparedView], group: Group
+    ) -> Iterator[Callable[[], list[float]]]:
+        """The work item of a group: entering it makes this worker's view."""
+        ledger = self.job_comm.ledger
+        version = self.versions.version_of(group.step)
+        name = f"view {group.number + self.own_view + 1}"
+        with (
+            ledger.batch(group.number),
+            ledger.span(name, step=group.step + 1, version=version),
+        ):
+            yield partial(self._compute, *make(), group)
+
+    def _compute(self, view: GraphView, learned: LearnedRows, group: Group) -> list[float]:
+        """Forward and backward over this worker's view of a group; delivers the gradients.
 
         Returns:
-            This rank's share of the loss of each view.
-        """
-        ledger = self.job_comm.ledger
-        place = self.own_view
-        version = self.versions.version_of(step)
-        with (
-            ledger.batch(number),
-            ledger.span(f"view {number + place + 1}", step=step + 1, version=version),
-        ):
-            prepared = make()
-            deliver = partial(self.versions.deliver, step=step, position=position, groups=groups)
-            loss = in_stage(
-                COMPUTE,
-                partial(
-                    self._pass, prepared=prepared, n=n, number=number, step=step, deliver=deliver
-                ),
-            )
-        return [loss if i == place else 0.0 for i in range(n)]
-
-    def _pass(
-        self,
-        prepared: PreparedView,
-        n: int,
-        number: int,
-        step: int,
-        deliver: Callable[..., None],
-    ) -> float:
-        """Forward and backward over this worker's view of a group of n views, from view ``number``
-        of the run on; returns this rank's share of the loss.
-
-        Args:
-            deliver: Takes the gradients.
+            This rank's share of the loss of each view of the group.
 
         Collective: all ranks.
         """
-        view, learned = prepared
-        with self.versions.using(step), self.scope(), self.tape(number, view) as tape:
+        with (
+            self.versions.using(group.step),
+            self.scope(),
+            self.tape(group.number, view) as tape,
+        ):
             with self.job_comm.ledger.span("forward"):
                 loss = self.strategy.task.loss(view, self.model(view, **learned.read()))
             reduced, changes, gradients = self.backward(tape, loss)
             rows = learned.changes(gradients)
         if self.independent:
-            changes = self._changes_of_all(changes, n)
-        deliver(gradients=reduced, changes=changes, rows=rows)
-        return float(loss.value)
+            changes = self._changes_of_all(changes, group.n)
+        self.versions.deliver(
+            step=group.step,
+            position=group.position,
+            groups=group.groups,
+            gradients=reduced,
+            changes=changes,
+            rows=rows,
+        )
+        return [float(loss.value) if i == self.own_view else 0.0 for i in range(group.n)]
 
     def _changes_of_all(self, changes: list[Change], views: int) -> list[Change]:
         """The changes of the views of all workers, in the order of the views.

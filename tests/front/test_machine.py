@@ -311,9 +311,9 @@ def test_views_behind_a_cache_are_timed_after_others_have_loaded_kernels(
     make = Training.rehearse
     epochs = []
 
-    def listed(self: Training, epoch: int, *rest: Any) -> None:
+    def listed(self: Training, epoch: int, *rest: Any) -> Any:
         epochs.append((self.job_comm.rank, epoch))
-        make(self, epoch, *rest)
+        return make(self, epoch, *rest)
 
     monkeypatch.setattr(Training, "rehearse", listed)
     job = JOB.change(mode="independent", feature_cache="4", cache_policy="lru")

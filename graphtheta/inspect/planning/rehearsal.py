@@ -23,7 +23,7 @@ from graphtheta.engine.comm.ledger import Snapshot
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.strategy.strategy import Strategy
-from graphtheta.engine.train.step import PreparedView, Training
+from graphtheta.engine.train.step import Training
 from graphtheta.engine.view.level import Counts
 from graphtheta.inference.forward.assembly import (
     Assembly,
@@ -270,8 +270,7 @@ def _timed(comm: _Posts, training: Training, epoch: int, n: int) -> np.ndarray:
     measured.
     """
     seconds = []
-
-    def act(make: Callable[[], PreparedView]) -> None:
+    for make in training.rehearse(epoch, 0, n):
         began = _worked(comm)
         view, learned = make()
         for name in training.stored:
@@ -279,8 +278,6 @@ def _timed(comm: _Posts, training: Training, epoch: int, n: int) -> np.ndarray:
         learned.read()
         learned.changes(Gradients())
         seconds.append(_worked(comm) - began)
-
-    training.rehearse(epoch, 0, n, act)
     return np.array(seconds)
 
 
