@@ -215,6 +215,27 @@ def test_a_run_that_stops_at_every_step() -> None:
     assert at > 5
 
 
+class Steps(gt.Callback):
+    """Lists the steps after which it is called."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def on_step(self, now: Any) -> None:
+        self.seen.append(now.step)
+
+
+def test_a_callback_of_steps_is_called_once_for_each_update() -> None:
+    keys = {**KEYS, **MINI, "epochs": 3, "out": "run"}
+    views = gt.Trainer(**keys).strategy.views_of(0)
+    calls = Steps()
+    # after the last update of an epoch, before its end
+    assert run(gt.start(), views, **MINI, epochs=3) == 75
+    ASKS.set(lambda: False)
+    gt.Trainer(**keys, resume=True).fit(callbacks=[calls])
+    assert calls.seen == list(range(views + 1, 3 * views + 1))
+
+
 def test_views_in_flight_may_change() -> None:
     assert run(gt.start(), 5, **RUNS["mini stale in flight"]) == 75
     found = run(gt.start(), **{**RUNS["mini stale in flight"], "views_in_flight": 1}, resume=True)

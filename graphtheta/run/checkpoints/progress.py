@@ -193,16 +193,16 @@ class Pace:
     gain.
 
     Args:
-        every: Also check after each multiple of this number of updates; 0 is off.
+        every: Also check after each multiple of any of these numbers of updates; 0 is none.
     """
 
-    def __init__(self, every: int):
-        self.every = every
+    def __init__(self, *every: int):
+        self.every = [n for n in every if n]
         self._updates = 1
 
     def updates(self, step: int) -> int:
         """Number of updates to make after ``step`` of them."""
-        return min(self._updates, self.every - step % self.every) if self.every else self._updates
+        return min([self._updates, *(n - step % n for n in self.every)])
 
     def adapt(self, updates: int, seconds: float) -> None:
         """Adapt to the time that some updates took; both numbers are the same on every rank."""

@@ -233,18 +233,30 @@ class Trainer(Session):
     def _train(self, run: Progress, logs: Sequence[Log], calls: Callbacks, keeps: bool) -> None:
         """Train to the end of the run, a few updates at a time."""
         job = self.job
-        pace = Pace(self.job.checkpoint_every)
+        pace = Pace(1 if calls.every_step else job.checkpoint_every, job.audit)
         over = self._is_over(run)
         with Keeper(job, keeps and self.comm.rank == 0, self.step) as keeper, Stop(keeps) as stop:
             while not over:
+                begin = self.step
                 code = 0
-                due = False
+                due = 0.0
                 ends = False
-                # a run that was asked for fewer updates than it has made is only evaluated
-                if not self._is_done(run):
-                    code, due = self._train_some(
-                        run=run, pace=pace, stop=stop, keeper=keeper, slowly=calls.every_step
-                    )
+                if views := self._next_views(run, pace.updates(begin)):
+                    if not run.losses:
+                        self.comm.ledger.mark(f"epoch {run.epoch + 1}")
+                    began = perf_counter()
+                    own = (self.pipeline or self.training).run(run.epoch, views.start, views.stop)
+                    seconds = perf_counter() - began
+                    # all ranks adapt to the clock of rank 0, which alone knows when a checkpoint
+                    # is due
+                    clock = seconds * (self.comm.rank == 0)
+                    more = [*stop.flags(), clock, float(keeper.due(self.step))]
+                    losses, (terminated, interrupted, elapsed, due) = self.summed(own, begin, more)
+                    code = code_of(terminated, interrupted)
+                    run.take_views(losses, seconds)
+                    pace.adapt(self.step - begin, elapsed)
+                    if job.audit and self.step % job.audit == 0:
+                        self._audit(run)
                     ends = calls.call("on_step", run, self.step)
                 if not code and (
                     self._is_done(run) or len(run.losses) >= self.strategy.views_of(run.epoch)
@@ -257,6 +269,13 @@ class Trainer(Session):
                     self._offer(run, keeper, keeps)
                 if code:
                     self._leave(keeper, code)
+
+    def _next_views(self, run: Progress, updates: int) -> range:
+        """Numbers of the next views of the epoch, those of some updates at most."""
+        first = len(run.losses)
+        # a run that was asked for fewer updates than it has made is only evaluated
+        last = first if self._is_done(run) else self._views(run.epoch)
+        return range(first, min(last, first + updates * self.setup.views_per_step))
 
     def _offer(self, run: Progress, keeper: Keeper, keeps: bool) -> None:
         """Give the keeper a checkpoint of the run.
@@ -294,39 +313,6 @@ class Trainer(Session):
         if whole:
             run.next_epoch()
         return ends
-
-    def _train_some(
-        self, run: Progress, pace: Pace, stop: Stop, keeper: Keeper, slowly: bool
-    ) -> tuple[int, bool]:
-        """Train on some more views; returns the exit code of a request to stop, or 0, and whether a
-        checkpoint is due.
-        """
-        first = len(run.losses)
-        last = self._views(run.epoch)
-        per_step = self.setup.views_per_step
-        if first == 0:
-            self.comm.ledger.mark(f"epoch {run.epoch + 1}")
-        if first >= last:
-            return 0, False
-        began = perf_counter()
-        updates = min(1 if slowly else pace.updates(self.step), self._until_audit)
-        last = min(last, first + updates * per_step)
-        begin = self.step
-        own = (self.pipeline or self.training).run(run.epoch, first, last)
-        seconds = perf_counter() - began
-        # all ranks adapt to the clock of rank 0, which alone knows when a checkpoint is due
-        more = [*stop.flags(), seconds * (self.comm.rank == 0), float(keeper.due(self.step))]
-        losses, (terminated, interrupted, elapsed, due) = self.summed(own, begin, more)
-        run.take_views(losses, seconds)
-        pace.adapt(-(-(last - first) // per_step), elapsed)
-        if self.job.audit and self.step % self.job.audit == 0:
-            self._audit(run)
-        return code_of(terminated, interrupted), due > 0
-
-    @property
-    def _until_audit(self) -> int:
-        """Updates until the next audit."""
-        return self.job.audit - self.step % self.job.audit if self.job.audit else LARGEST_NUMBER
 
     def _audit(self, run: Progress) -> None:
         """Compare the next view with the exact one; if the error is above the limit, use less of
