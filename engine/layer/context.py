@@ -138,7 +138,7 @@ class ActiveGraph:
         self.n = view.space.n
         self._inputs = inputs
         if READOUT in view.partition.node.readable():
-            view.space.counted = view.node_column(READOUT, view.space.n) == 0
+            view.space.counted = view.node.read(READOUT, view.space.n) == 0
         self._spaces = {view.space.n: view.space}
         self._carried: dict[str, tuple[Var, Level]] = {}
         self._lent: dict[tuple[str, int], RowList | None] = {}
@@ -182,24 +182,24 @@ class ActiveGraph:
         space = self.space(n)
         label = f"node.{name}"
         if column.sparse:
-            return Var(self.view.node_column(name, n), space, name=label)
+            return Var(self.view.node.read(name, n), space, name=label)
         # narrow rows are copied: together they are compact
         wide = prod(column.shape[1:]) * column.dtype.itemsize >= LINE
         return StoredRows(
-            read=partial(self.view.node_column, name),
+            read=partial(self.view.node.read, name),
             shape=(n, *column.shape[1:]),
             dtype=column.dtype,
-            listed=self.view.listed(name, n) if wide else None,
+            listed=self.view.node.listed(name, n) if wide else None,
             space=space,
             name=label,
             lent=self._lent_rows(name, n),
-            short=partial(self.view.short, name) if is_short(column) else None,
+            short=partial(self.view.node.short, name) if is_short(column) else None,
         )
 
     def _lent_rows(self, name: str, n: int) -> RowList | None:
         """All rows of a column where they are in memory, if this pass is the first to read them."""
         if (name, n) not in self._lent:
-            self._lent[name, n] = self.view.lent(name, n)
+            self._lent[name, n] = self.view.node.lent(name, n)
         return self._lent[name, n]
 
     def node_schema(
@@ -240,7 +240,7 @@ class ActiveGraph:
     def read_begin(self, names: Iterable[str], n: int) -> None:
         """Begin to read the first n rows of the stored ones of some columns, for ``node``."""
         readable = self.node_names()
-        self.view.read_begin(
+        self.view.node.read_begin(
             [name for name in names if name in readable and name not in self._inputs], n
         )
 
@@ -420,7 +420,7 @@ class ActiveGraph:
         given = self._inputs.get(f"edge.{name}")
         if given is not None:
             return given
-        x = self.view.edge_column(name)
+        x = self.view.partition.edge.read(name)
         if self.along is not None and isinstance(x, TypedRows):
             # an inverse relation has the values of the one that it reverses
             return RowList(x.blocks[self.along % len(x.blocks)], x.positions)

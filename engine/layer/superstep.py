@@ -215,7 +215,7 @@ def _apply_precomputed(
     )
     node = NodeColumns(layer=layer, stage="apply", columns=columns, graph=graph, n=n, step=step)
     with graph.ledger.stage("apply"), naming(f"apply of {owner}"):
-        total = Var(graph.view.node_column(PRECOMPUTED, n), graph.space(n))
+        total = Var(graph.view.node.read(PRECOMPUTED, n), graph.space(n))
         return _check_apply(owner, layer.apply(node, total), n)
 
 

@@ -225,28 +225,21 @@ class PrefixReader:
         self._read: dict[str, Any] = {}
 
     def read_begin(self, names: Iterable[str], n: int) -> None:
-        """Begin to read the first n rows of columns, unless so many were read or begun before.
+        """Begin to read the first n rows of columns, but for those that can be read where they are
+        stored, and of which so many were read or begun before.
 
         Raises:
             KeyError: There is no such column.
         """
-        self._begin([name for name in dict.fromkeys(names) if self.listed(name, n) is None], n)
-
-    def _begin(self, names: Iterable[str], n: int) -> None:
-        wanted = [name for name in names if self._reach(name) < n]
-        for name in wanted:
-            # every started read is ended, even if it is too short
-            if name in self._begun:
-                self._begun.pop(name)[1].end()
-        if wanted:
-            reads = self._store.read_begin(wanted, None if self._rows is None else self._rows[:n])
-            self._begun.update((name, (n, read)) for name, read in reads.items())
+        for name in names:
+            if self.listed(name, n) is None and self.short(name, 0) is None:
+                self._begin(name, n)
 
     def read(self, name: str, n: int) -> Any:
         """The first n rows of a column, [n, ...]; KeyError if there is none."""
         values = self._read.get(name)
         if values is None or values.shape[0] < n:
-            self._begin((name,), n)
+            self._begin(name, n)
             values = self._begun.pop(name)[1].end()
             if self._rows is not None:
                 self._read[name] = values
@@ -262,6 +255,29 @@ class PrefixReader:
             self._lists[name] = self._store.listed(name, self._rows)
         rows = self._lists[name]
         return None if rows is None else rows.first(n)
+
+    def lent(self, name: str, n: int) -> RowList | None:
+        """The first n rows of a column where they are in memory, if they are all rows, for the
+        first pass that asks; otherwise None; KeyError if there is none.
+        """
+        every = self._rows is None and n == self._store.n_rows
+        return self._store.lent(name) if every else None
+
+    def short(self, name: str, n: int) -> ArrayOrList | None:
+        """The first n rows of a column as ``BFLOAT16`` where they are in memory; None if they are
+        stored otherwise; KeyError if there is none.
+        """
+        rows = self._store.short(name, None if self._rows is None else self._rows[:n])
+        return rows[:n] if isinstance(rows, np.ndarray) else rows
+
+    def _begin(self, name: str, n: int) -> None:
+        if self._reach(name) >= n:
+            return
+        # every started read is ended, even if it is too short
+        if name in self._begun:
+            self._begun.pop(name)[1].end()
+        rows = None if self._rows is None else self._rows[:n]
+        self._begun[name] = n, self._store.column(name).read_begin(rows)
 
     def _reach(self, name: str) -> int:
         """How many rows were read or begun; -1 if none were."""

@@ -205,12 +205,12 @@ class NodeTask(Task):
 
     def loss(self, view: GraphView, out: Var) -> Var:
         n = out.shape[0]
-        y = view.node_column("y", n)
-        mask = view.node_column("train", n)
-        weights = self.weights_of(y, lambda name: view.node_column(name, n))
+        y = view.node.read("y", n)
+        mask = view.node.read("train", n)
+        weights = self.weights_of(y, lambda name: view.node.read(name, n))
         if IMPORTANCE not in view.partition.node:
             return self.mean_loss(out, y, mask, weights)
-        importance = view.node_column(IMPORTANCE, n)
+        importance = view.node.read(IMPORTANCE, n)
         if weights is not None:
             importance = weights * importance.reshape(-1, *[1] * (weights.ndim - 1))
         if self.own_loss is not None:

@@ -285,7 +285,7 @@ class Training(ViewSupply):
 
         def begin(view: GraphView) -> LearnedRows:
             learned = self.learned(view)
-            view.read_begin(self.stored, view.space.n)
+            view.node.read_begin(self.stored, view.space.n)
             return learned
 
         def prepare(make: Callable[[], GraphView]) -> PreparedView:

@@ -21,8 +21,8 @@ from graphtheta.engine.store.mapped import MappedColumn
 from graphtheta.engine.store.memory import MemoryColumn
 from graphtheta.engine.store.quantised import QuantisedColumn
 from graphtheta.engine.store.selected import SelectedColumn
+from graphtheta.engine.store.store import PrefixReader
 from graphtheta.engine.view.expand import induced, k_hop_view
-from graphtheta.engine.view.view import GraphView
 from graphtheta.graph.store.from_graph import write_store
 from graphtheta.models.gcn import GCN
 from graphtheta.models.gin import GIN
@@ -111,7 +111,7 @@ def passed(comm, name, view="sampled", placement=graphs.PLACEMENTS[0], backend="
 
 
 def copied(monkeypatch):
-    monkeypatch.setattr(GraphView, "listed", lambda view, name, n: None)
+    monkeypatch.setattr(PrefixReader, "listed", lambda rows, name, n: None)
 
 
 def variants(monkeypatch):
@@ -179,13 +179,13 @@ def test_rows_in_place_give_the_numbers_of_a_copy(name, monkeypatch):
 def test_no_row_is_copied_that_only_edges_read(monkeypatch):
     """SAGE copies only the receiving rows, for its product with them; GCN and a maximum none."""
     read = []
-    column = GraphView.node_column
+    column = PrefixReader.read
 
-    def watched(view, name, n):
+    def watched(rows, name, n):
         read.append((name, n)) if name == "x" else None
-        return column(view, name, n)
+        return column(rows, name, n)
 
-    monkeypatch.setattr(GraphView, "node_column", watched)
+    monkeypatch.setattr(PrefixReader, "read", watched)
     for name, rows in (("sage", [9]), ("gcn", []), ("gcn row", [])):
         read.clear()
         run_simulated(1, passed, name)

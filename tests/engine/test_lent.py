@@ -10,7 +10,7 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.engine.store.memory import MemoryColumn
-from graphtheta.engine.view.view import GraphView
+from graphtheta.engine.store.store import PrefixReader
 from graphtheta.models import GAT, GCN, SAGE
 from graphtheta.ops.autodiff import fusion
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
@@ -110,13 +110,13 @@ def test_batches_of_wide_features_have_the_bits_of_a_copy(model, dropout, monkey
     wide = RNG.standard_normal((N, WIDE // 4)).astype(np.float32)
     graph = graphs.random_graph(N, 9000, x=wide)
     read = []
-    column = GraphView.node_column
+    column = PrefixReader.read
 
-    def watched(view, name, n):
+    def watched(rows, name, n):
         read.append(n) if name == "x" else None
-        return column(view, name, n)
+        return column(rows, name, n)
 
-    monkeypatch.setattr(GraphView, "node_column", watched)
+    monkeypatch.setattr(PrefixReader, "read", watched)
 
     def losses():
         trainer = gt.Trainer(

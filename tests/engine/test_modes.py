@@ -223,14 +223,16 @@ def dealt(comm: Comm, split: tuple[str, str], **keys: Any) -> dict[int, list[np.
     assert len(set(comm.all_gather(str([level.counts for level in view.levels])))) == 1
     arrays = [
         view.space.gid,
-        *(view.node_column(name, view.space.n) for name in view.partition.node.names()),
+        *(view.node.read(name, view.space.n) for name in view.partition.node.names()),
     ]
     for level in view.levels:
         arrays += [np.array([level.n_in, level.n_out]), level.gid]
         arrays += [
             x for p in level.passes for s in p.selections for x in (s.row, s.ptr, s.other, s.weight)
         ]
-        arrays += [view.edge_column(name)[level.stored] for name in view.partition.edge.names()]
+        arrays += [
+            view.partition.edge.read(name)[level.stored] for name in view.partition.edge.names()
+        ]
     assert comm.rank < 2 or not any(x.any() for x in arrays[:1])
     return {comm.rank: arrays} if comm.rank < 2 else {}
 

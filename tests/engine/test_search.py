@@ -83,7 +83,7 @@ def trainer(comm: Comm, **keys: Any) -> gt.Trainer:
 def arrays(view: GraphView) -> list[np.ndarray]:
     """Everything that a worker holds of its view, without wide columns."""
     found = [view.space.gid, np.sort(view.partition.masters)]
-    found += [view.node_column(name, view.space.n) for name in view.partition.node.names()]
+    found += [view.node.read(name, view.space.n) for name in view.partition.node.names()]
     for level in view.levels:
         found += [np.array([level.n_in, level.n_out, *level.counts]), level.gid]
         found += [
@@ -92,7 +92,9 @@ def arrays(view: GraphView) -> list[np.ndarray]:
             for s in p.selections
             for x in (s.row, s.ptr, s.other, s.gid[s.stored], s.weight)
         ]
-        found += [view.edge_column(name)[level.stored] for name in view.partition.edge.names()]
+        found += [
+            view.partition.edge.read(name)[level.stored] for name in view.partition.edge.names()
+        ]
     if view.pairs is not None:
         found += [view.pairs.label, view.pairs.gid, *view.pairs.given.values()]
     return found

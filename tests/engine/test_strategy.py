@@ -77,7 +77,7 @@ def epoch(
                 with Tape(all_sum=comm.all_sum) as tape:
                     loss = task.loss(view, model(view))
                 grads = GradientSum(comm, model.parameters()).finish(tape.backward(loss))
-                ids = view.space.gid[: view.n_targets][view.node_column("train", view.n_targets)]
+                ids = view.space.gid[: view.n_targets][view.node.read("train", view.n_targets)]
                 found.append(
                     (
                         float(comm.all_sum(loss.value)),
@@ -221,7 +221,7 @@ def test_excluded_edges_do_not_count_as_degrees():
         for view in strategy.views(0):
             into = np.concatenate(comm.all_gather(view.levels[0].gid))
             for name, ends in (("in_degree", GRAPH.dst), ("out_degree", GRAPH.src)):
-                found = view.node_column(name, view.space.n)
+                found = view.node.read(name, view.space.n)
                 np.testing.assert_array_equal(
                     found, np.bincount(ends[into], minlength=24)[view.space.gid]
                 )

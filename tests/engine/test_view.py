@@ -270,7 +270,7 @@ def test_columns_can_be_replaced_and_targets_are_hidden():
     def program(comm):
         p = build_partition(graph, comm)
         view = k_hop_view(p, mask_of(p, [3]), ["in"])
-        np.testing.assert_array_equal(view.node_column("x", 2), p.node.read("x")[view.rows[:2]])
+        np.testing.assert_array_equal(view.node.read("x", 2), p.node.read("x")[view.rows[:2]])
         over = replace(
             view,
             partition=p.overlay(
@@ -278,12 +278,15 @@ def test_columns_can_be_replaced_and_targets_are_hidden():
                 {"weight": np.zeros(p.n_local_edges)},
             ),
         )
-        np.testing.assert_array_equal(over.node_column("in_degree", len(view.rows)), view.rows)
-        assert not over.edge_column("weight").any() and view.edge_column("weight").any()
+        np.testing.assert_array_equal(over.node.read("in_degree", len(view.rows)), view.rows)
+        assert (
+            not over.partition.edge.read("weight").any()
+            and view.partition.edge.read("weight").any()
+        )
         assert over.partition.edge.readable() == ("weight", "attr")
         assert over.partition.node.readable() == ("in_degree", "out_degree", "x")
         with pytest.raises(KeyError):
-            view.node_column("speed", 1)
+            view.node.read("speed", 1)
 
     run_simulated(2, program)
 

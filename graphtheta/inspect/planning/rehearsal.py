@@ -274,7 +274,7 @@ def _timed(comm: _Posts, training: Training, epoch: int, n: int) -> np.ndarray:
         began = _worked(comm)
         view, learned = make()
         for name in training.stored:
-            view.node_column(name, view.space.n)
+            view.node.read(name, view.space.n)
         learned.read()
         learned.changes(Gradients())
         seconds.append(_worked(comm) - began)
