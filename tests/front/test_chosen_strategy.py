@@ -185,8 +185,9 @@ def test_where_layers_make_edge_values_nothing_is_sampled() -> None:
         {"epochs": 1},
         {"task": "link"},
         {"direction": "both"},
+        {"dataset": "sbm:n_nodes=4,n_edges=8,classes=2"},
     ],
-    ids=["usual", "one epoch", "links", "both directions"],
+    ids=["usual", "one epoch", "links", "both directions", "a worker without nodes"],
 )
 def test_all_numbers_of_workers_choose_the_same(keys: dict[str, Any]) -> None:
     def program(comm: Comm) -> tuple[str, str, float]:

@@ -179,12 +179,13 @@ def degrees_of(partition: Partition) -> Degrees:
     )
     classes = [np.floor(2 * np.log2(1 + x)).astype(np.int64) for x in (into, out)]
     code = classes[0] * MOST_CLASSES + classes[1]
-    # sums of integers, so that they do not depend on the number of workers
-    sums = partition.halo_comm.all_sum(
-        np.stack(
-            [np.bincount(code, weights=x, minlength=MOST_CLASSES**2) for x in (into**0, into, out)]
-        )
-    )
+    # sums of integers, so that they do not depend on the number of workers; of no nodes bincount
+    # makes integers, whatever the weights
+    own = [
+        np.bincount(code, weights=x, minlength=MOST_CLASSES**2).astype(np.float64)
+        for x in (into**0, into, out)
+    ]
+    sums = partition.halo_comm.all_sum(np.stack(own))
     nodes, edges_in, edges_out = sums[:, sums[0] > 0]
     return Degrees(nodes, edges_in / nodes, edges_out / nodes)
 
