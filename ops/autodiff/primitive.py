@@ -21,6 +21,7 @@ called as ``rule(position, g, y, *xs, **static)``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class Primitive(Operation):
     @property
     def built_in(self) -> bool:
         """Whether it is an operation of this package."""
-        return self.forward.__module__.split(".")[0] == __name__.split(".")[0]
+        return _is_ours(self.forward)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # a copy is the registered primitive itself
@@ -190,6 +191,41 @@ def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def _is_ours(function: Callable[..., Any]) -> bool:
+    """Whether a function is one of this package."""
+    return function.__module__.split(".")[0] == __name__.split(".")[0]
+
+
+def _reading(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of a user's primitive that cannot change its arrays, which others read as well.
+
+    Raises:
+        UserFunctionError: It tries to.
+    """
+
+    @wraps(function)
+    def read(*args: Any, **static: Any) -> Any:
+        try:
+            return function(*map(_read_only, args), **static)
+        except ValueError as error:
+            if "read-only" not in str(error):
+                raise
+            raise UserFunctionError(
+                f"{name} changes an array that it was given, which others read as well; change a"
+                " copy of it, such as x.copy()"
+            ) from error
+
+    return read
+
+
+def _read_only(x: Any) -> Any:
+    if not isinstance(x, np.ndarray):
+        return x
+    view = x.view()
+    view.flags.writeable = False
+    return view
+
+
 def _registered(name: str) -> Primitive:
     return PRIMITIVES[name]
 
@@ -240,7 +276,7 @@ def primitive(
         form = (lambda: scalar) if isinstance(scalar, Scalar) else scalar
         new = Primitive(
             name,
-            forward,
+            forward if _is_ours(forward) else _reading(name, forward),
             rowwise=rowwise,
             sparse=sparse,
             short=short,
@@ -291,4 +327,7 @@ def defvjp(prim: Primitive, **rules: Callable[..., Any] | None) -> None:
             f"gt.defvjp({prim.name}, {unknown[0]}=...): {prim.name} has no argument {unknown[0]!r}"
             f" that gets a gradient; it has {', '.join(prim.args)}"
         )
-    prim.rules.update(rules)
+    for argument, rule in rules.items():
+        if rule is not None and not prim.built_in:
+            rule = _reading(prim.name, rule)
+        prim.rules[argument] = rule

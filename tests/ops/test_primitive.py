@@ -375,3 +375,26 @@ def test_arguments_are_given_by_position():
     np.testing.assert_array_equal(grads.of(p), [1, 1])
     with pytest.raises(UserFunctionError, match=r"'x' by position.*straight\(x\)"):
         test_straight(x=p)
+
+
+def test_functions_of_users_cannot_change_what_others_read():
+    """The gradient of a sum is one array for both of its terms."""
+
+    def doubled(x):
+        x *= 2
+        return x
+
+    own = primitive("test_own")(lambda x: 2 * x)
+    changed = primitive("test_changed")(doubled)
+    defvjp(own, x=lambda g, y, x: doubled(g))
+    x = Parameter(np.ones(2))
+    try:
+        with Tape() as tape:
+            out = own(x * 1.0) + x
+        with pytest.raises(UserFunctionError, match="test_own changes an array that it was given"):
+            tape.backward(out, np.ones(2))
+        with Tape(), pytest.raises(UserFunctionError, match="test_changed changes an array"):
+            changed(x)
+        np.testing.assert_array_equal(x.value, [1, 1])
+    finally:
+        del PRIMITIVES["test_own"], PRIMITIVES["test_changed"]

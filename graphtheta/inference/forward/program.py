@@ -8,6 +8,7 @@ constants do.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from inspect import unwrap
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -56,7 +57,7 @@ class _Listing(Tape):
         vjp: Vjp,
         call: Called = None,
     ) -> None:
-        made_by = [] if call is None else [self.code(call[0].forward), self.text(call[1])]
+        made_by = [] if call is None else [self.code(unwrap(call[0].forward)), self.text(call[1])]
         self.lines.append([name, made_by, self.text(inputs), self.text(outputs)])
         super().add(name, inputs, outputs, vjp, call)
 
@@ -90,7 +91,7 @@ class _Listing(Tape):
                 if e.prim is None
                 else [
                     e.prim.name,
-                    self.code(e.prim.forward),
+                    self.code(unwrap(e.prim.forward)),
                     self.text(e.static),
                     [number[id(a)] for a in e.args],
                 ]
