@@ -16,6 +16,7 @@ from .candidates import Candidates, Frontier
 
 # by kind of dtype, the time of an edge that is known at any time: no cutoff is lower
 ALWAYS = {"i": int(np.iinfo(np.int64).min), "f": float(np.finfo(np.float32).min)}
+NO_EDGE = np.iinfo(np.int64).max
 ADD_LOOPS = "add self loops beforehand with graph.with_self_loops(columns={{{!r}: VALUE}})"
 
 
@@ -113,16 +114,23 @@ def check_edges(
 
     Raises:
         ConfigError: There is no such column with one number per edge.
-        DataError: A value cannot be used.
+        DataError: A value cannot be used; of several, the message has that of the edge of the
+            lowest number.
 
     Collective: all ranks of the partition.
     """
-    with partition.halo_comm.agreed():
+    comm = partition.halo_comm
+    with comm.agreed():
         check_column(partition, "edge", option, name)
-        values = partition.edge.read(name)
-        bad = np.flatnonzero(wrong(values))
-        if len(bad):
-            at = bad[np.argmin(partition.edge_gid[bad])]
+    values = partition.edge.read(name)
+    bad = np.flatnonzero(wrong(values))
+    ids = partition.edge_gid[bad]
+    own = ids.min() if len(ids) else NO_EDGE
+    # one worker has the first wrong edge of all
+    first = comm.all_min(np.array(own, np.int64))
+    with comm.agreed():
+        if len(ids) and own == first:
+            at = bad[np.argmin(ids)]
             src, dst = (int(ends[at]) for ends in partition.edge_ends())
             added = (
                 f" or, if the job has added this self loop, {ADD_LOOPS.format(name)}"
@@ -130,7 +138,7 @@ def check_edges(
                 else ""
             )
             raise DataError(
-                f"{option}={name}: edge {partition.edge_gid[at]} (from node {src} to node {dst})"
+                f"{option}={name}: edge {own} (from node {src} to node {dst})"
                 f" has the value {values[at]}, expected {expected}; change the value in"
                 f" edge_columns or edge_weight{added}"
             )

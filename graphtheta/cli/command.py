@@ -23,7 +23,7 @@ from graphtheta.cli.warmup import jobs_of, warm_up
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.runtime.start import Program, start
-from graphtheta.errors import DataError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.store.reader import check_store
 from graphtheta.inference.grown.trained import EARLIER_POSITIVE, Trained
@@ -216,6 +216,12 @@ def evaluate(argv: list[str]) -> Program:
                 f"{graph} has no labelled nodes, edges or links in {options.on or 'any split'};"
                 " choose another --on or --split"
             )
+        ranked = [split for split in scores if split != "train"] if options.relations else []
+        if options.relations and not ranked:
+            raise ConfigError(
+                "--relations shows ranks of triples that are held out, and train has none; choose"
+                " another --on or --split, or drop --relations"
+            )
         if comm.rank == 0:
             names = [name.partition("_")[2] for name in next(iter(scores.values()), {})]
             say(
@@ -236,7 +242,7 @@ def evaluate(argv: list[str]) -> Program:
                 )
             if comm.rank == 0 and report.thresholds:
                 say(f"\nthresholds: {', '.join(map(figure, report.thresholds))}")
-        for split in (s for s in scores if options.relations and s != "train"):
+        for split in ranked:
             relations = relation_report(trainer, split)
             if comm.rank == 0:
                 say(f"\n{split}\n{report_text(relations)}")

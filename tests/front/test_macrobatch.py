@@ -152,6 +152,17 @@ def test_messages_and_features_are_saved():
     assert "in place of" in str(few) and few.row_bytes == GRAPH.x.shape[1] * 8
 
 
+def test_a_worker_without_nodes_does_not_change_the_bytes_of_a_row(tmp_path):
+    owners = tmp_path / "owners.npy"
+    np.save(owners, np.arange(GRAPH.n_nodes) % 2)
+
+    def program(comm):
+        trainer = trained(comm, mode="independent", macrobatch=2, masters=f"file:path={owners}")[1]
+        return trainer.macrobatches.counts.summed(comm).row_bytes
+
+    assert run_simulated(3, program) == [GRAPH.x.shape[1] * 8] * 3
+
+
 @pytest.mark.parametrize(
     "keys",
     [{"macrobatch": 3}, {"macrobatch": "auto", "fetch_batch": 1, "views_in_flight": 2}],

@@ -392,3 +392,17 @@ def test_features_in_files_that_are_unknown_are_not_predicted_from(tmp_path):
         with pytest.raises(DataError, match="is not finite"):
             call()
     assert len(other.predict([15])[0]) == 1
+
+    # each worker has some of the wrong rows
+    x[6:10, 0] = np.nan
+    np.save(tmp_path / "x.npy", x)
+
+    def program(comm):
+        trainer = gt.Trainer("sage", graph.replace(x=np.ones_like(x)), comm=comm, hidden=4)
+        one = trainer.on(graph.replace(x=gt.MappedColumn(tmp_path / "x.npy")))
+        with pytest.raises(DataError) as caught:
+            one.predict()
+        return str(caught.value)
+
+    messages = [message for n in (1, 2, 3) for message in run_simulated(n, program)]
+    assert len(set(messages)) == 1 and "number 4 is not finite (8 such rows of 20)" in messages[0]

@@ -377,3 +377,18 @@ def test_flags_that_do_not_fit(
 ) -> None:
     assert main(["predict", "links", *words]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_ranks_by_relation_are_of_held_out_triples(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gt.Trainer(dataset="ring", out="run", epochs=1, hidden=4, backend="reference").fit()
+    for words, told in (
+        (["facts", "--on", "train"], "the graph of facts has no labelled nodes, edges or links in"),
+        (["run", "--on", "train"], "--relations shows ranks of triples that are held out"),
+        (["run", "--on", "test"], "the trainer has task=node"),
+    ):
+        assert main(["evaluate", *words, "--relations"]) != 0
+        assert told in capsys.readouterr().err
+    assert main(["evaluate", "facts", "--on", "test", "--relations"]) == 0
+    assert "relation" in capsys.readouterr().out

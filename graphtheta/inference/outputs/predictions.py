@@ -242,7 +242,7 @@ def embedding_rows(
 
 def check_finite(comm: Comm, rows: np.ndarray, out: np.ndarray, what: str) -> None:
     """Check what a model returns. Features in files are not checked when they are loaded, and NaN
-    in them spreads.
+    in them spreads. The message has the lowest number of all workers.
 
     Args:
         comm: The workers.
@@ -255,16 +255,16 @@ def check_finite(comm: Comm, rows: np.ndarray, out: np.ndarray, what: str) -> No
 
     Collective: all ranks of comm.
     """
-    with comm.agreed():
-        # the sum is finite if all are, or overflows; only then look for the value
-        if np.isfinite(out.sum()):
-            return
-        bad = np.flatnonzero(~np.isfinite(out.reshape(len(out), -1)).all(axis=1))
-        if len(bad):
-            raise DataError(
-                f"the {what} number {int(rows[bad[0]])} is not finite ({len(bad):,} such rows of"
-                f" {len(out):,}); features near it are NaN or infinite, or training has diverged"
-            )
+    # the sum is finite if all are, or overflows; only then look for the value
+    finite = bool(np.isfinite(out.sum()))
+    wrong = rows[:0] if finite else rows[~np.isfinite(out.reshape(len(out), -1)).all(axis=1)]
+    n_wrong, n = comm.all_sum(np.array([len(wrong), len(out)])).tolist()
+    if n_wrong:
+        first = comm.all_min(wrong.astype(np.int64).min(initial=np.iinfo(np.int64).max))
+        raise DataError(
+            f"the {what} number {int(first)} is not finite ({n_wrong:,} such rows of {n:,});"
+            " features near it are NaN or infinite, or training has diverged"
+        )
 
 
 def in_order(comm: Comm, arrays: Sequence[np.ndarray], whole: bool) -> list[np.ndarray] | None:

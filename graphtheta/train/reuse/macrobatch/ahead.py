@@ -130,7 +130,8 @@ class Macrobatches:
             n_bytes=int(n_bytes),
             alone_rows=int(alone_rows),
             rows=int(rows),
-            row_bytes=int(some.mean()) if len(some) else 0,
+            measured_rows=len(some),
+            measured_bytes=int(some.sum()),
         )
 
 

@@ -33,7 +33,7 @@ class RelayCounts:
         alone_rows: Features of other workers' nodes that the views read, counted for each view, and
             with those that a cache holds.
         rows: The same without those that several views fetched together have in common.
-        row_bytes: Bytes of the features of a node.
+        measured_rows, measured_bytes: Some nodes, and the bytes of their features.
     """
 
     views: int = 0
@@ -43,7 +43,13 @@ class RelayCounts:
     n_bytes: int = 0
     alone_rows: int = 0
     rows: int = 0
-    row_bytes: int = 0
+    measured_rows: int = 0
+    measured_bytes: int = 0
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the features of a node, on average."""
+        return self.measured_bytes // max(self.measured_rows, 1)
 
     def summed(self, comm: Comm) -> RelayCounts:
         """The counts of all workers.
@@ -52,8 +58,8 @@ class RelayCounts:
         """
         names = [field.name for field in fields(self)]
         total = comm.all_sum(np.array([getattr(self, name) for name in names], np.int64))
-        # the number of views, and the width of a row, are the same on every worker
-        total[[0, -1]] //= comm.size
+        # the number of views is the same on every worker
+        total[0] //= comm.size
         return RelayCounts(*total.tolist())
 
     def __str__(self) -> str:
