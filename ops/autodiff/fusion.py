@@ -33,8 +33,8 @@ from ..rows.computed import ComputedRows
 from ..rows.row_list import ArrayOrList, RowList
 from .operation import Operation
 from .space import RowSpace
-from .stored import StoredRows
-from .tape import Parameter, Tape, Var, current, is_rounded, needs_grad, operand_of, value_of
+from .stored import StoredRows, operand_of
+from .tape import Parameter, Tape, Var, current, is_rounded, needs_grad, value_of
 
 # elements from which a value is deferred
 SMALLEST = 1 << 16

@@ -46,7 +46,8 @@ from .gradients import Placed
 from .operation import Operation
 from .refusal import FAILURES, refuse
 from .space import RowSpace
-from .tape import Parameter, Var, blocks_of, current, needs_grad, operand_of, space_of
+from .stored import blocks_of, operand_of
+from .tape import Parameter, Var, current, needs_grad, space_of
 from .traits import PLAIN, Traits
 
 PRIMITIVES: dict[str, Primitive] = {}

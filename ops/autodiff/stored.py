@@ -1,5 +1,5 @@
 """Values of a stored column, which are copied into the order of a view when they are read as an
-array.
+array, and how operations, products and edges read any value.
 
 Edges and products read such rows where they are stored (``in_place``, ``lent``), and the copy is
 not made.
@@ -126,14 +126,30 @@ class StoredRows(Var):
         )
 
 
+def operand_of(x: Any) -> Any:
+    """The value of x as an operation reads it and the tape keeps it: ``BFLOAT16`` if it is stored
+    so, otherwise as ``value_of``.
+    """
+    if not isinstance(x, Var):
+        return value_of(x)
+    rows = x.short
+    return x.value if rows is None else rows
+
+
+def blocks_of(x: Any) -> Any:
+    """The value of x as a product reads it, a block of rows at a time: a ``RowList`` or
+    ``ComputedRows`` for rows that are not in memory, otherwise as ``operand_of``.
+    """
+    rows = x.lent() if isinstance(x, Var) and len(x.shape) == 2 else None
+    return operand_of(x) if rows is None else rows
+
+
 def rows_of(x: Any) -> Any:
     """The values of x as edges read them: ``BFLOAT16`` or a ``RowList`` if possible, otherwise as
     ``value_of``.
     """
-    rows = x.short if isinstance(x, Var) else None
-    if rows is None and isinstance(x, StoredRows):
-        rows = x.in_place
-    return value_of(x) if rows is None else rows
+    rows = x.in_place if isinstance(x, StoredRows) and x.short is None else None
+    return operand_of(x) if rows is None else rows
 
 
 def holds_sparse(x: Any) -> bool:

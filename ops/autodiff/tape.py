@@ -541,22 +541,6 @@ def is_rounded(x: Var) -> bool:
     )
 
 
-def operand_of(x: Any) -> Any:
-    """The value of x as an operation reads it and the tape keeps it: ``BFLOAT16`` if it is stored
-    so, otherwise as ``value_of``.
-    """
-    rows = x.short if isinstance(x, Var) else None
-    return value_of(x) if rows is None else rows
-
-
-def blocks_of(x: Any) -> Any:
-    """The value of x as a product reads it, a block of rows at a time: a ``RowList`` or
-    ``ComputedRows`` for rows that are not in memory, otherwise as ``operand_of``.
-    """
-    rows = x.lent() if isinstance(x, Var) and len(x.shape) == 2 else None
-    return operand_of(x) if rows is None else rows
-
-
 def value_of(x: Any) -> Any:
     """The array behind a variable or parameter; anything else as it is."""
     return x.value if isinstance(x, (Var, Parameter)) else x

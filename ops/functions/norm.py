@@ -14,7 +14,8 @@ from ..autodiff.expr import Expr, tracing
 from ..autodiff.init import default_dtype
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation
-from ..autodiff.tape import Var, current, operand_of
+from ..autodiff.stored import operand_of
+from ..autodiff.tape import Var, current
 from ..autodiff.traits import Traits
 from ..compile.scalar import Scalar
 from ..rows.bfloat16 import as_float
