@@ -22,6 +22,7 @@ from graphtheta.base.binding import unbind
 from graphtheta.base.lazy_array import LazyArray
 from graphtheta.base.npy import map_npy
 
+from ...ops.parallel.buffers import empty
 from .column import Read, Ready
 
 # reads that a disk is given at the same time
@@ -108,7 +109,7 @@ class _RowRead:
                 f"rows {int(ascending[0])} to {int(ascending[-1])} were asked for, of a column of"
                 f" {len(values)} rows"
             )
-        self._out = np.empty((len(rows), *values.shape[1:]), values.dtype)
+        self._out = empty((len(rows), *values.shape[1:]), values.dtype)
         step = max(1, _PART // max(1, prod(values.shape[1:]) * values.dtype.itemsize))
         self._parts: list[Future[None]] = [
             _readers().submit(self._read, order[a : a + step], ascending[a : a + step])
