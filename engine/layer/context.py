@@ -194,6 +194,7 @@ class ActiveGraph:
             name=label,
             lent=self._lent_rows(name, n),
             short=partial(self.view.node.short, name) if is_short(column) else None,
+            decoding=partial(self.view.node.decoding, name),
         )
 
     def _lent_rows(self, name: str, n: int) -> RowList | None:

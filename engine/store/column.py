@@ -103,11 +103,12 @@ def listed_rows(column: Column, rows: np.ndarray) -> RowList | None:
 
 @dataclass(frozen=True)
 class Decoding:
-    """A read of narrower values, which are decoded when it ends.
+    """A read of other values, which are decoded when it ends. That of a column with a narrower form
+    (``Coded``) reads this form.
 
     Attributes:
         read: The read of these.
-        decode: See ``Coded``.
+        decode: Function from rows of them to the values, see ``Coded``.
     """
 
     read: Read

@@ -9,7 +9,7 @@ import numpy as np
 from graphtheta.errors import UserFunctionError
 
 from ...ops.rows.row_list import RowList
-from .column import Coded, Column, Read, coded, listed_rows
+from .column import Coded, Column, Decoding, Read, coded, listed_rows
 
 
 class SelectedColumn:
@@ -45,12 +45,17 @@ class SelectedColumn:
         inner = coded(self._column)
         return Coded(
             SelectedColumn(inner.column, self._rows, inner.column.dtype),
-            lambda rows: inner.decode(rows).astype(self.dtype, copy=False),
+            lambda rows: self._checked(inner.decode(rows), rows.shape[0]),
         )
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
+        narrow = self.coded
+        if narrow is not None:
+            return Decoding(narrow.column.read_begin(rows), narrow.decode)
         mine = self._rows if rows is None else self._rows[rows]
-        return _Checked(self._column.read_begin(mine), self, type(self._column).__name__, len(mine))
+        return Decoding(
+            self._column.read_begin(mine), lambda values: self._checked(values, len(mine))
+        )
 
     def listed(self, rows: np.ndarray) -> RowList | None:
         if self._column.dtype != self.dtype:
@@ -62,38 +67,26 @@ class SelectedColumn:
         fits = listed.shape == (len(rows), *self.shape[1:]) and listed.dtype == self.dtype
         return listed if fits else None
 
+    def _checked(self, x: Any, n: int) -> Any:
+        """Rows that a user's column returned, n of them; plain arrays writable and in C order.
 
-class _Checked:
-    """A read that checks the shape of what a user's column returns, since compiled code does not.
-
-    Plain arrays are returned writable, in C order.
-    """
-
-    def __init__(self, read: Read, column: SelectedColumn, owner: str, n: int):
-        self._read = read
-        self._column = column
-        self._owner = owner
-        self._n = n
-
-    def end(self) -> Any:
-        """The rows.
+        Compiled code does not check the shape of what it reads.
 
         Raises:
-            UserFunctionError: The result has another format or shape.
+            UserFunctionError: They have another format or shape.
         """
-        x = self._read.end()
-        column = self._column
-        shape = (self._n, *column.shape[1:])
-        form = "csr" if column.sparse else "ndarray"
+        shape = (n, *self.shape[1:])
+        form = "csr" if self.sparse else "ndarray"
         kind = "ndarray" if isinstance(x, np.ndarray) else getattr(x, "format", type(x).__name__)
         got = kind, tuple(getattr(x, "shape", ()))
         if got != (form, shape):
             raise UserFunctionError(
-                f"{self._owner}: a read of {self._n} rows returned {got[0]} {list(got[1])};"
-                f" expected {form} {list(shape)}, from its attributes shape and sparse"
+                f"{type(self._column).__name__}: a read of {n} rows returned {got[0]}"
+                f" {list(got[1])}; expected {form} {list(shape)}, from its attributes shape and"
+                " sparse"
             )
         return (
-            x.astype(column.dtype, copy=False)
-            if column.sparse
-            else np.require(np.asarray(x), column.dtype, ["C", "W"])
+            x.astype(self.dtype, copy=False)
+            if self.sparse
+            else np.require(np.asarray(x), self.dtype, ["C", "W"])
         )

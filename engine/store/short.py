@@ -42,7 +42,8 @@ class ShortColumn:
         return Coded(narrow.column, lambda rows: expanded(rounded(narrow.decode(rows))))
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
-        return Decoding(_Rounded(self._given).read_begin(rows), expanded)
+        narrow = self.coded
+        return Decoding(narrow.column.read_begin(rows), narrow.decode)
 
     def short(self, rows: np.ndarray | None) -> ArrayOrList | None:
         """Rows of ``BFLOAT16``, [n, ...], where they are in memory; None if they are not.

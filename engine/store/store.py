@@ -6,15 +6,25 @@ A store is immutable; an overlay is a new store that shares the other columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphtheta.errors import ShapeError
 
 from ...ops.rows.row_list import ArrayOrList, RowList
-from .column import Coded, Column, Read, Role, coded, exact_column, is_column, listed_rows
+from .column import (
+    Coded,
+    Column,
+    Decoding,
+    Read,
+    Role,
+    coded,
+    exact_column,
+    is_column,
+    listed_rows,
+)
 from .memory import MemoryColumn, empty_column
 from .short import ShortColumn, filled_column
 
@@ -92,6 +102,15 @@ class ColumnStore:
     def coded(self, name: str) -> Coded:
         """The narrower form of a column; KeyError if there is none."""
         return coded(self._columns[name][1])
+
+    def is_decoded(self, name: str) -> bool:
+        """Whether dense values of a column are computed from narrower ones, which ``short`` does
+        not return; KeyError if there is none.
+        """
+        column = self.column(name)
+        if column.sparse or self.short(name, None) is not None:
+            return False
+        return coded(column).column.dtype != column.dtype
 
     def read_begin(self, names: Iterable[str], rows: np.ndarray | None = None) -> dict[str, Read]:
         """Begin to read some columns; each read must be ended.
@@ -206,11 +225,24 @@ class ColumnStore:
         return sum(column.nbytes for _, column in self._columns.values())
 
 
+class _Rows(NamedTuple):
+    """Rows that were read.
+
+    Attributes:
+        rows: The values, or narrower ones.
+        decode: Function from rows of these to the values; None for the values.
+    """
+
+    rows: Any
+    decode: Callable[[Any], Any] | None = None
+
+
 class PrefixReader:
     """Reads prefixes of some rows, as each layer of a batch needs a prefix of the rows of the layer
     before; the longest is read once and sliced for shorter ones.
 
-    Rows that can be read where they are stored are copied only when ``read`` is called.
+    Rows that can be read where they are stored are copied only when ``read`` is called, and
+    narrower ones are decoded only then.
 
     Args:
         store: Has the columns.
@@ -222,7 +254,7 @@ class PrefixReader:
         self._rows = rows
         self._lists: dict[str, RowList | None] = {}
         self._begun: dict[str, tuple[int, Read]] = {}
-        self._read: dict[str, Any] = {}
+        self._read: dict[str, _Rows] = {}
 
     def read_begin(self, names: Iterable[str], n: int) -> None:
         """Begin to read the first n rows of columns, but for those that can be read where they are
@@ -237,13 +269,38 @@ class PrefixReader:
 
     def read(self, name: str, n: int) -> Any:
         """The first n rows of a column, [n, ...]; KeyError if there is none."""
-        values = self._read.get(name)
-        if values is None or values.shape[0] < n:
-            self._begin(name, n)
-            values = self._begun.pop(name)[1].end()
-            if self._rows is not None:
-                self._read[name] = values
-        return values if values.shape[0] == n else values[:n]
+        rows = self._ended(name, n)
+        if rows.decode is not None:
+            rows = self._keep(name, _Rows(rows.decode(rows.rows)))
+        return rows.rows if rows.rows.shape[0] == n else rows.rows[:n]
+
+    def decoding(self, name: str, n: int) -> Callable[[int, int], np.ndarray] | None:
+        """A function from two bounds of the first n rows of a column to the values between them,
+        which it decodes; None if the values are stored, or were decoded; KeyError if there is no
+        such column.
+        """
+        if not self._store.is_decoded(name):
+            return None
+        rows = self._ended(name, n)
+        decode = rows.decode
+        return None if decode is None else lambda begin, end: decode(rows.rows[begin:end])
+
+    def _ended(self, name: str, n: int) -> _Rows:
+        """The first n rows or more as a read returns them, which is begun if it was not."""
+        rows = self._read.get(name)
+        if rows is not None and rows.rows.shape[0] >= n:
+            return rows
+        self._begin(name, n)
+        read = self._begun.pop(name)[1]
+        if isinstance(read, Decoding) and self._store.is_decoded(name):
+            return self._keep(name, _Rows(read.read.end(), read.decode))
+        return self._keep(name, _Rows(read.end()))
+
+    def _keep(self, name: str, rows: _Rows) -> _Rows:
+        """Rows for later reads; all rows of the store are read again."""
+        if self._rows is not None:
+            self._read[name] = rows
+        return rows
 
     def listed(self, name: str, n: int) -> RowList | None:
         """The first n rows of a column where they are stored; None if they must be copied, or were;
@@ -283,4 +340,4 @@ class PrefixReader:
         """How many rows were read or begun; -1 if none were."""
         if name in self._begun:
             return self._begun[name][0]
-        return self._read[name].shape[0] if name in self._read else -1
+        return self._read[name].rows.shape[0] if name in self._read else -1

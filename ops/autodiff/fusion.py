@@ -33,7 +33,7 @@ from ..rows.computed import ComputedRows
 from ..rows.row_list import ArrayOrList, RowList
 from .operation import Operation
 from .space import RowSpace
-from .stored import StoredRows, operand_of
+from .stored import StoredRows, blocks_of, operand_of
 from .tape import Parameter, Tape, Var, current, is_rounded, needs_grad, value_of
 
 # elements from which a value is deferred
@@ -253,7 +253,7 @@ def _read(operands: tuple[Any, ...]) -> None:
     """
     for a in operands if current().short else ():
         if not is_open(a):
-            operand_of(a)
+            blocks_of(a)
     for a in {id(a): a for a in operands}.values():
         if is_open(a):
             a.readers += 1
@@ -293,9 +293,9 @@ class _Fused:
         # to draw a number takes about as long as to read and write it
         self.per_number = PER_NUMBER * (1 + len(self.draws))
         self.lengths = [prod(top[k] for k in group) for group in self.code.groups]
-        # whether an argument was rounded
-        self.rounded = any(
-            leaf.kind == "row" and x.dtype == BFLOAT16
+        # whether rows of an argument are expanded, copied or computed a block at a time
+        self.is_cut = any(
+            leaf.kind == "row" and (x.dtype == BFLOAT16 or not isinstance(x, np.ndarray))
             for leaf, x in zip(self.structure.leaves, self.values, strict=True)
         )
         # to compute them again takes less time than to store and read them
@@ -382,7 +382,7 @@ class _Fused:
         self._run(
             kernel=self._forward_kernel(dtype),
             rest=lambda b, part: [rows[part]],
-            cut=dtype == BFLOAT16 or self.rounded,
+            cut=dtype == BFLOAT16 or self.is_cut,
         )
         return out
 
@@ -425,7 +425,7 @@ class _Fused:
         self._run(
             kernel=kernel,
             rest=lambda b, part: [g[part], b, *(x if whole else x[part] for x, whole in outputs)],
-            cut=self.rounded,
+            cut=self.is_cut,
         )
         out: list[Any] = []
         for k, x in enumerate(self.leaves):
@@ -495,7 +495,9 @@ def _plain(x: Any, dtype: np.dtype) -> Any:
         return np.ascontiguousarray(x.array).reshape(-1)
     if (listed := _listed(x)) is not None:
         return _by_rows(listed.array)
-    rows = operand_of(x)
+    rows = blocks_of(x) if isinstance(x, StoredRows) else operand_of(x)
+    if isinstance(rows, ComputedRows):
+        return rows
     if isinstance(rows, RowList):
         return RowList(_by_rows(rows.array), rows.rows)
     return _by_rows(rows)
@@ -503,10 +505,10 @@ def _plain(x: Any, dtype: np.dtype) -> Any:
 
 def _listed(x: Any) -> RowList | None:
     """The rows of a leaf where kernels read them, if that is where they are stored."""
-    return x.in_place if isinstance(x, StoredRows) and x.short is None else None
+    return x.in_place if isinstance(x, StoredRows) else None
 
 
-def _float_rows(x: ArrayOrList, begin: int, end: int) -> np.ndarray:
+def _float_rows(x: ArrayOrList | ComputedRows, begin: int, end: int) -> np.ndarray:
     """Some rows of a leaf, [n, size], in its float type."""
     return expanded_rows(x, begin, end) if x.dtype == BFLOAT16 else x[begin:end]
 

@@ -2,7 +2,7 @@
 array, and how operations, products and edges read any value.
 
 Edges and products read such rows where they are stored (``in_place``, ``lent``), and the copy is
-not made.
+not made. Products also read, a block at a time, rows that are decoded from narrower values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 from graphtheta.base.bfloat16 import BFLOAT16
 from graphtheta.base.sparse import is_sparse
 
-from ..rows.bfloat16 import as_float, rounded
+from ..rows.bfloat16 import as_float, round_rows, rounded
+from ..rows.computed import ComputedRows
 from ..rows.row_list import ArrayOrList, RowList
 from .space import RowSpace
 from .tape import Var, is_rounded, value_of
@@ -41,9 +42,11 @@ class StoredRows(Var):
         short: Returns the first n rows as ``BFLOAT16`` where they are in memory, or None where
             they are read, and then rounded once more, which changes nothing; None for rows that
             are not stored so.
+        decoding: Given n, returns a function from two bounds of the first n rows to the rows
+            between them, which it decodes from narrower values; None if these rows are stored.
     """
 
-    __slots__ = ("_dtype", "_lent", "_listed", "_read", "_shape", "_short")
+    __slots__ = ("_decode", "_decoding", "_dtype", "_lent", "_listed", "_read", "_shape", "_short")
 
     def __init__(
         self,
@@ -55,8 +58,11 @@ class StoredRows(Var):
         name: str,
         lent: RowList | None = None,
         short: Callable[[int], ArrayOrList | None] | None = None,
+        decoding: Callable[[int], Callable[[int, int], np.ndarray] | None] | None = None,
     ):
         self._short = short
+        self._decoding = decoding
+        self._decode: Callable[[int, int], np.ndarray] | None = None
         self._stored: Any = None
         self._lent = lent
         self._read = read
@@ -90,18 +96,42 @@ class StoredRows(Var):
 
     @property
     def in_place(self) -> RowList | None:
-        """The rows where they are stored; None if they were copied or must be."""
-        return self._listed if self._stored is None else None
+        """The rows where they are stored; None if they were copied or must be, or are read as
+        ``BFLOAT16``.
+        """
+        return self._listed if self._stored is None and not self._is_short else None
 
-    def lent(self) -> RowList | None:
-        if self._stored is not None or self.short is not None:
+    @property
+    def _is_short(self) -> bool:
+        """Whether operations read the rows as ``BFLOAT16``."""
+        return self._short is not None or is_rounded(self)
+
+    def lent(self) -> RowList | ComputedRows | None:
+        if self._stored is not None:
             return None
+        is_short = self._is_short
         wide = prod(self._shape[1:]) * self._dtype.itemsize >= WIDE
-        return self._listed if self._lent is None and wide else self._lent
+        listed = self._listed if self._lent is None and wide else self._lent
+        if listed is not None and not is_short:
+            return listed
+        if self._decode is None and self._decoding is not None:
+            self._decode = self._decoding(self._shape[0])
+        decode = self._decode
+        if decode is None:
+            return None
+
+        def fill(begin: int, end: int, out: np.ndarray) -> None:
+            if is_short:
+                round_rows(decode(begin, end), out)
+            else:
+                out[...] = decode(begin, end)
+
+        dtype = np.dtype(BFLOAT16) if is_short else self._dtype
+        return ComputedRows(fill, lambda: self._stored, self._shape, dtype)
 
     @property
     def short(self) -> ArrayOrList | None:
-        if self._short is None and not is_rounded(self):
+        if not self._is_short:
             return None
         rows = self._rows()
         if rows.dtype != BFLOAT16:
@@ -123,6 +153,7 @@ class StoredRows(Var):
             space=space,
             name=self.name,
             short=self._short,
+            decoding=self._decoding,
         )
 
 

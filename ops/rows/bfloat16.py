@@ -60,11 +60,11 @@ def as_float(x: Any) -> Any:
     return expanded(x[:] if isinstance(x, RowList) else x)
 
 
-def expanded_rows(x: ArrayOrList, begin: int, end: int) -> np.ndarray:
+def expanded_rows(x: Any, begin: int, end: int) -> np.ndarray:
     """Some rows in float32, by the thread that calls.
 
     Args:
-        x: [n, d], ``BFLOAT16``.
+        x: [n, d], ``BFLOAT16``, of which slices are rows.
         begin, end: The rows.
     """
     from ..kernels.bfloat16 import expand_bits

@@ -1,5 +1,5 @@
-"""Products compute deferred rows a block at a time, and give what they give of stored rows, to the
-bit.
+"""Products compute deferred rows, and decode those of columns, a block at a time, and give what
+they give of stored rows, to the bit.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from graphtheta.ops import Parameter, RowSpace, Tape, Var, dropout, dtype_scope
 from graphtheta.ops.autodiff import fusion
 from graphtheta.ops.autodiff.checkpoint import run_segment
 from graphtheta.ops.autodiff.fusion import Deferred
+from graphtheta.ops.autodiff.stored import StoredRows
 from graphtheta.ops.functions.elementwise import elu, relu
 from graphtheta.ops.rows import computed
 from graphtheta.ops.rows.computed import BLOCK, ComputedRows
@@ -32,6 +33,7 @@ READ: dict[str, Callable[[Any, Any], Any]] = {
     "a function of a product": lambda h, p: relu(dropout(h, 0.2) @ p["w"]) @ p["back"],
 }
 VALUES: dict[str, Callable[[Any, Any], Any]] = {
+    "rows as they are": lambda x, p: x,
     "dropout": lambda x, p: dropout(x, 0.5),
     "bias": lambda x, p: dropout(relu(x + p["b"]), 0.5),
     "costly": lambda x, p: elu(x) + p["b"],
@@ -39,31 +41,61 @@ VALUES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def decoded(dtype: str, space: RowSpace) -> StoredRows:
+    """Rows of codes."""
+    codes = np.random.default_rng(3).integers(-128, 128, (N, D)).astype(np.int8)
+    scale = np.linspace(0.01, 0.02, D).astype(dtype)
+
+    def decoding(n: int) -> Callable[[int, int], np.ndarray]:
+        return lambda begin, end: codes[:n][begin:end] * scale
+
+    return StoredRows(
+        read=lambda n: codes[:n] * scale,
+        shape=(N, D),
+        dtype=dtype,
+        listed=None,
+        space=space,
+        name="x",
+        decoding=decoding,
+    )
+
+
 def run(
-    value: str, read: str, dtype: str, short: bool, constant: bool
+    value: str, read: str, dtype: str, short: bool, rows: str
 ) -> tuple[list[np.ndarray], list[Any]]:
-    """The result and the gradients of a program, and the deferred values of its tape."""
+    """The result and the gradients of a program of learned, constant or decoded rows; and these
+    rows and the value that the program reads.
+    """
     rng = np.random.default_rng(3)
-    deferred: list[Any] = []
     with dtype_scope(dtype), Tape(seed=3) as tape:
         tape.dtype = np.dtype(dtype)
-        x = Var(rng.normal(size=(N, D)).astype(dtype), RowSpace(np.arange(N) * 3), not constant)
+        space = RowSpace(np.arange(N) * 3)
+        numbers = rng.normal(size=(N, D)).astype(dtype)
+        x = (
+            decoded(dtype, space)
+            if rows == "decoded"
+            else Var(numbers, space, needs_grad=rows == "learned")
+        )
         p = {k: Parameter(rng.normal(size=s).astype(dtype) / 5) for k, s in WEIGHTS.items()}
         with tape.storing(short):
             h = VALUES[value](x, p)
             out = READ[read](h, p)
         result = out.value.copy()
     grads = tape.backward(out, np.cos(np.arange(result.size)).reshape(result.shape).astype(dtype))
-    deferred.append(h)
-    return [result, *(g for y in (x, *p.values()) if (g := grads.of(y)) is not None)], deferred
+    return [result, *(g for y in (x, *p.values()) if (g := grads.of(y)) is not None)], [x, h]
 
 
 @pytest.mark.parametrize(
-    "value, read, numbers, constant",
-    covering(list(VALUES), list(READ), ["float32", "float64", "bfloat16"], [False, True]),
+    "value, read, numbers, rows",
+    covering(
+        list(VALUES),
+        list(READ),
+        ["float32", "float64", "bfloat16"],
+        ["learned", "constant", "decoded"],
+    ),
 )
 def test_results_are_those_of_stored_rows(
-    value: str, read: str, numbers: str, constant: bool, monkeypatch: pytest.MonkeyPatch
+    value: str, read: str, numbers: str, rows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fusion, "SMALLEST", 1)
     monkeypatch.setattr(computed, "NEAR", 3 * BLOCK * D * 4)
@@ -72,10 +104,11 @@ def test_results_are_those_of_stored_rows(
         "read": read,
         "dtype": numbers.replace("bfloat16", "float32"),
         "short": numbers == "bfloat16",
-        "constant": constant,
+        "rows": rows,
     }
     found, _ = run(**keys)
     monkeypatch.setattr(Deferred, "lent", lambda self: None)
+    monkeypatch.setattr(StoredRows, "lent", lambda self: None)
     expected, _ = run(**keys)
     assert len(found) == len(expected)
     for x, y in zip(found, expected, strict=True):
@@ -91,9 +124,12 @@ def test_the_product_is_computed_by_tiles() -> None:
 @pytest.mark.parametrize("value", VALUES)
 def test_what_one_product_reads_is_not_stored(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fusion, "SMALLEST", 1)
-    for read, stored in {"a product": value == "costly", "two products": True}.items():
-        _, (h,) = run(value, read, dtype="float32", short=False, constant=False)
-        assert bool(h.stored_bytes) is stored, read
+    for short in (False, True):
+        for read in ("a product", "two products", "a product, and a function"):
+            _, (x, h) = run(value, read, dtype="float32", short=short, rows="decoded")
+            assert not x.stored_bytes, read
+            stored = h is not x and (value == "costly" or read != "a product")
+            assert bool(h.stored_bytes) is stored, read
 
 
 def test_a_product_reads_rounded_rows_whoever_reads_them_in_full(
@@ -103,8 +139,8 @@ def test_a_product_reads_rounded_rows_whoever_reads_them_in_full(
     monkeypatch.setitem(
         READ, "a value", lambda h, p: (lambda y: (h.value, y)[1])(READ["a product"](h, p))
     )
-    keys: dict[str, Any] = {"dtype": "float32", "short": True, "constant": True}
-    for value in ("dropout", "bias"):
+    keys: dict[str, Any] = {"dtype": "float32", "short": True, "rows": "decoded"}
+    for value in ("rows as they are", "dropout", "bias"):
         found, _ = run(value, "a value", **keys)
         expected, _ = run(value, "a product", **keys)
         for x, y in zip(found, expected, strict=True):

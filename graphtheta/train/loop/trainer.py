@@ -15,7 +15,6 @@ import numpy as np
 
 from graphtheta.base.arguments import checked
 from graphtheta.base.console import complain, figure, say
-from graphtheta.base.described import LARGEST_NUMBER
 from graphtheta.base.logger import logger
 from graphtheta.engine.runtime.timeline import TRACE_FILE, tracing
 from graphtheta.engine.store.table import VALUE
