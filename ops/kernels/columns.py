@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..compile.jit import jit
 
 
@@ -27,6 +29,22 @@ def sums_by_number(x, numbers, out):  # type: ignore[no-untyped-def]
         part = out[numbers[i]]
         for j in range(len(part)):
             part[j] += row[j]
+
+
+@jit()
+def sum_of_parts(parts, out, begin, end):  # type: ignore[no-untyped-def]
+    """Rows of out, [n, d], are those of the parts, [k, n, at least d], added in float64."""
+    width = out.shape[1]
+    total = np.empty(width)
+    for i in range(begin, end):
+        for j in range(width):
+            total[j] = parts[0, i, j]
+        for k in range(1, len(parts)):
+            part = parts[k, i]
+            for j in range(width):
+                total[j] += part[j]
+        for j in range(width):
+            out[i, j] = total[j]
 
 
 @jit()

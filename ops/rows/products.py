@@ -219,6 +219,7 @@ def long_product(x: Any, g: Any) -> Any:
 
 def _tiled_long_product(x: ArrayOrList, g: Any, ends: np.ndarray, dtype: Any) -> np.ndarray:
     """x.T @ g by tiles: products of the rows between two ends, added in order, in a type."""
+    from ..kernels.columns import sum_of_parts
     from ..kernels.products.loops import LongProduct
 
     count = len(ends) - 1
@@ -233,12 +234,11 @@ def _tiled_long_product(x: ArrayOrList, g: Any, ends: np.ndarray, dtype: Any) ->
 
     run_parts(work, count, MULTIPLIED * x.shape[0] * x.shape[1] * g.shape[1])
     out = empty((x.shape[1], g.shape[1]), dtype)
-
-    def add(b: int, begin: int, end: int) -> None:
-        # without the columns that fill up the last vector, which hold anything
-        out[begin:end] = parts[:, begin:end, : g.shape[1]].sum(axis=0, dtype=np.float64)
-
-    by_blocks(work=add, n=x.shape[1], width=count * g.shape[1])
+    by_blocks(
+        work=lambda b, begin, end: sum_of_parts(parts, out, begin, end),
+        n=x.shape[1],
+        width=count * g.shape[1],
+    )
     return out
 
 

@@ -122,8 +122,10 @@ class Code:
         given = [x, pointer, INDEX(self.tile.itemsize), mask]
         call(self.b, f"llvm.masked.store.{self.name}.p0", ir.VoidType(), given)
 
-    def prefetch(self, address: Any, writes: bool = False) -> None:
-        given = [self.b.inttoptr(address, BYTE), INDEX(int(writes)), INDEX(3), INDEX(1)]
+    def prefetch(self, address: Any, writes: bool = False, later: bool = False) -> None:
+        """Read a line ahead: into the first cache, or the second if it is used much later."""
+        level = INDEX(2 if later else 3)
+        given = [self.b.inttoptr(address, BYTE), INDEX(int(writes)), level, INDEX(1)]
         call(self.b, "llvm.prefetch.p0", ir.VoidType(), given)
 
     def broadcast(self, x: Any) -> Any:
@@ -152,14 +154,19 @@ class Code:
         row.add_incoming(listed, inside)
         return self.b.add(base, self.b.mul(row, stride))
 
-    def sums(
-        self, start: Any, stop: Any, step: Callable[[Any], tuple[Sequence[Any], Sequence[Any]]]
-    ) -> Vectors:
-        """The tile as sums over i from start to stop, each a chain of multiply-adds in order.
+    def loop(
+        self,
+        start: Any,
+        stop: Any,
+        values: Sequence[Any],
+        step: Callable[[Any, list[Any]], Sequence[Any]],
+    ) -> list[Any]:
+        """Values after a loop over i from start to stop.
 
         Args:
             start, stop: Bounds of i.
-            step: For i, the numbers of the rows, and the vectors that they are multiplied by.
+            values: Before the loop.
+            step: From i and the values to those that follow.
         """
         before = self.b.block
         loop = self.b.append_basic_block("loop")
@@ -169,23 +176,40 @@ class Code:
         self.b.position_at_end(loop)
         i = self.b.phi(NUMBER)
         i.add_incoming(start, before)
-        shape = range(self.tile.rows), range(self.tile.vectors)
-        sums = [[self.b.phi(self.vector) for _ in shape[1]] for _ in shape[0]]
+        current = [self.b.phi(x.type) for x in values]
         self.b.cbranch(self.b.icmp_signed("<", i, stop), body, after)
         self.b.position_at_end(body)
-        numbers, vectors = step(i)
-        added = self.added(numbers, vectors, sums)
+        following = step(i, current)
         # LLVM would compute two steps at a time, for which there are not enough registers
         barrier = ir.InlineAsm(ir.FunctionType(ir.VoidType(), []), "", "", side_effect=True)
         self.b.call(barrier, [])
         i.add_incoming(self.b.add(i, NUMBER(1)), self.b.block)
-        for row, new in zip(sums, added, strict=True):
-            for total, x in zip(row, new, strict=True):
-                total.add_incoming(self.zero, before)
-                total.add_incoming(x, self.b.block)
+        for x, first, new in zip(current, values, following, strict=True):
+            x.add_incoming(first, before)
+            x.add_incoming(new, self.b.block)
         self.b.branch(loop)
         self.b.position_at_end(after)
-        return sums
+        return current
+
+    def sums(
+        self, start: Any, stop: Any, step: Callable[[Any], tuple[Sequence[Any], Sequence[Any]]]
+    ) -> Vectors:
+        """The tile as sums over i from start to stop, each a chain of multiply-adds in order.
+
+        Args:
+            start, stop: Bounds of i.
+            step: For i, the numbers of the rows, and the vectors that they are multiplied by.
+        """
+        rows, vectors = self.tile.rows, self.tile.vectors
+
+        def split(values: Sequence[Any]) -> Vectors:
+            return [list(values[i * vectors : (i + 1) * vectors]) for i in range(rows)]
+
+        def added(i: Any, values: list[Any]) -> list[Any]:
+            numbers, side = step(i)
+            return [x for row in self.added(numbers, side, split(values)) for x in row]
+
+        return split(self.loop(start, stop, [self.zero] * (rows * vectors), added))
 
     def added(self, numbers: Sequence[Any], vectors: Sequence[Any], sums: Vectors) -> Vectors:
         """The sums, plus the products of the numbers of the rows with the vectors."""

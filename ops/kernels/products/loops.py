@@ -17,7 +17,7 @@ from ..prefetch import LINE
 from .code import PAIRS, SHORT, Tile, tile_function
 from .shapes import fastest, registers
 from .short import expand_rows, pair_rows
-from .tiles import rows_tile, transposed_tile
+from .tiles import panel_of_rows, row_ahead, rows_tile, transposed_tile
 
 # steps of the inner axis that are added in registers, and added to what is stored afterwards: of a
 # product of rows, and of a transposed product
@@ -104,52 +104,21 @@ def _rows_kernel(tile: Tile) -> Any:
 
 @cache
 def _transposed_kernel(tile: Tile) -> Any:
-    """The loops of ``LongProduct.add``."""
-    multiply = tile_function(transposed_tile, tile)
-    rows, width, itemsize = tile.rows, tile.width, tile.itemsize
-
-    def kernel(  # type: ignore[no-untyped-def]
-        begin, end, base, stride, numbers, inner, side, side_stride, out, out_stride, columns
-    ):
-        for top in range(begin, end, BLOCK):
-            bottom = min(top + BLOCK, end)
-            for column in range(0, columns, width):
-                for k in range(0, inner, rows):
-                    # the last tile begins inside the one before
-                    start = min(k, inner - rows)
-                    multiply(
-                        base=base,
-                        stride=stride,
-                        numbers=numbers,
-                        first=top,
-                        stop=bottom,
-                        column=start,
-                        done=k - start,
-                        later=base + start * itemsize,
-                        later_stride=stride,
-                        later_numbers=numbers,
-                        later_first=bottom,
-                        later_step=1,
-                        last=end - 1,
-                        vectors=side + (top - begin) * side_stride + column * itemsize,
-                        vector_stride=side_stride,
-                        out=out + start * out_stride + column * itemsize,
-                        out_stride=out_stride,
-                    )
-
-    return _compiled(kernel, tile)
-
-
-@cache
-def _short_kernel(tile: Tile) -> Any:
-    """The loops of ``LongProduct.add`` for bfloat16: blocks of both factors are put into the form
-    that the tile reads. Meanwhile tiles prefetch the next block.
+    """The loops of ``LongProduct.add``. A block of the second factor is packed into panels, in the
+    order in which tiles read it. One of bfloat16 rows is put into the form that tiles multiply.
+    Meanwhile tiles prefetch the next block of both.
     """
-    pairs = tile.factor == PAIRS
-    pack = pair_rows if pairs else expand_rows
-    later_step = 2 if pairs else 1
-    multiply = tile_function(transposed_tile, _expanded(tile))
+    expanded = _expanded(tile)
+    multiply = tile_function(transposed_tile, expanded)
+    copy = tile_function(panel_of_rows, expanded)
+    prefetch = tile_function(row_ahead, expanded)
+    short = tile.factor in (SHORT, PAIRS)
+    pack = pair_rows if tile.factor == PAIRS else expand_rows
+    later_step = 2 if tile.factor == PAIRS else 1
     rows, width, itemsize = tile.rows, tile.width, tile.itemsize
+    # bytes of a number where it is stored, and lines of a row of a panel there
+    read = 2 if short else itemsize
+    lines = max(1, width * read // LINE)
 
     def kernel(  # type: ignore[no-untyped-def]
         begin,
@@ -163,53 +132,77 @@ def _short_kernel(tile: Tile) -> Any:
         columns,
         packed,
         packed_stride,
-        packed_side,
+        panels,
         out,
         out_stride,
     ):
+        # the first block, which no tile has prefetched
+        for i in range(begin, min(begin + BLOCK, end)):
+            for line in range(0, columns * read, LINE):
+                prefetch(base=side + line, stride=side_stride, numbers=0, i=i)
+            for line in range(0, inner * read, LINE):
+                prefetch(base=base + line, stride=stride, numbers=numbers, i=i)
         for top in range(begin, end, BLOCK):
             bottom = min(top + BLOCK, end)
-            pack(
-                base=base,
-                stride=stride,
-                numbers=numbers,
-                begin=top,
-                end=bottom,
-                width=inner,
-                out=packed,
-                out_stride=packed_stride,
-            )
-            n = pack(
-                base=side,
-                stride=side_stride,
-                numbers=0,
-                begin=top,
-                end=bottom,
-                width=columns,
-                out=packed_side,
-                out_stride=out_stride,
-            )
             for column in range(0, columns, width):
-                for k in range(0, inner, rows):
-                    # the last tile begins inside the one before
-                    start = min(k, inner - rows)
-                    multiply(
-                        base=packed,
-                        stride=packed_stride,
+                if short:
+                    pack(
+                        base=side + column * read,
+                        stride=side_stride,
                         numbers=0,
-                        first=0,
-                        stop=n,
+                        begin=top,
+                        end=bottom,
+                        width=min(width, columns - column),
+                        out=panels + column * BLOCK * itemsize,
+                        out_stride=width * itemsize,
+                    )
+                else:
+                    copy(
+                        base=side + column * read,
+                        stride=side_stride,
+                        first=top,
+                        stop=bottom,
+                        columns=columns - column,
+                        panel=panels + column * BLOCK * itemsize,
+                    )
+            if short:
+                stop = pack(
+                    base=base,
+                    stride=stride,
+                    numbers=numbers,
+                    begin=top,
+                    end=bottom,
+                    width=inner,
+                    out=packed,
+                    out_stride=packed_stride,
+                )
+                place = packed, packed_stride, 0, 0, stop
+            else:
+                place = base, stride, numbers, top, bottom
+            for k in range(0, inner, rows):
+                # the last tile begins inside the one before
+                start = min(k, inner - rows)
+                # rows of a pair in turns, and lines of a panel
+                turn = k // rows
+                line = turn // later_step % lines * LINE
+                for column in range(0, columns, width):
+                    multiply(
+                        base=place[0],
+                        stride=place[1],
+                        numbers=place[2],
+                        first=place[3],
+                        stop=place[4],
                         column=start,
                         done=k - start,
-                        later=base + 2 * start,
+                        later=base + start * read,
                         later_stride=stride,
                         later_numbers=numbers,
-                        # rows of a pair in turns: a line holds the numbers of two tiles
-                        later_first=bottom + k // rows % later_step,
+                        later_first=bottom + turn % later_step,
                         later_step=later_step,
                         last=end - 1,
-                        vectors=packed_side + column * itemsize,
-                        vector_stride=out_stride,
+                        later_side=side + column * read + line,
+                        later_side_stride=side_stride,
+                        panel=panels + column * BLOCK * itemsize,
                         out=out + start * out_stride + column * itemsize,
                         out_stride=out_stride,
                     )
@@ -319,7 +312,7 @@ class LongProduct:
     """The product of transposed rows with rows, rows.T @ side, over ranges of the rows.
 
     Args:
-        inner: Numbers of each row, at least 6.
+        inner: Numbers of each row.
         side: [n, width], float32, float64 or ``BFLOAT16``; the numbers of a row are adjacent.
 
     Attributes:
@@ -328,62 +321,29 @@ class LongProduct:
 
     def __init__(self, inner: int, side: np.ndarray):
         size, _, shapes, pairs = registers()
-        shapes = {vectors: n for vectors, n in shapes.items() if n <= inner}
+        # as many rows in each as the least number of tiles needs, or the last would repeat more
+        shapes = {vectors: -(-inner // -(-inner // most)) for vectors, most in shapes.items()}
         self._side = side
         self._tile = fastest(side.shape[1], side.dtype, shapes, size, pairs)
         self.columns = -(-side.shape[1] // self._tile.width) * self._tile.width
 
     def add(self, begin: int, end: int, rows: Rows, out: np.ndarray) -> None:
-        """out[:, :width] += rows[begin:end].T @ side[begin:end]; afterwards the other columns of
-        out hold anything.
+        """out[:, :width] += rows[begin:end].T @ side[begin:end].
 
         Args:
             begin, end: Bounds of the rows.
             rows: [n, inner], of the type of side.
             out: [d, columns], of the type of the factors, or float32 for ``BFLOAT16``; in C order.
+                The last columns are those of a side that is filled up with zeros.
         """
-        side, columns = self._side, self._side.shape[1]
-        if side.dtype == BFLOAT16:
-            self._add_short(begin, end, rows, out)
-            return
-        # vectors reach beyond the last column into the next rows; the last rows of all are copied,
-        # so that nothing beyond the array is read
-        beyond = (self.columns - columns) * side.itemsize
-        cut = end
-        while cut > begin and (len(side) - cut) * side.strides[0] < beyond:
-            cut = begin + (cut - 1 - begin) // BLOCK * BLOCK
-        self._add(begin, cut, rows, side[begin:cut], out)
-        if cut < end:
-            last = np.zeros((end - cut, self.columns), side.dtype)
-            last[:, :columns] = side[cut:end]
-            self._add(cut, end, rows, last, out)
-
-    def _add(self, begin: int, end: int, rows: Rows, side: np.ndarray, out: np.ndarray) -> None:
-        """The same with the side's rows from ``begin`` on."""
-        base, stride, numbers = rows.place
-        _transposed_kernel(self._tile)(
-            begin=begin,
-            end=end,
-            base=base,
-            stride=stride,
-            numbers=numbers,
-            inner=rows.array.shape[1],
-            side=_address(side),
-            side_stride=side.strides[0],
-            out=_address(out),
-            out_stride=out.strides[0],
-            columns=self._side.shape[1],
-        )
-
-    def _add_short(self, begin: int, end: int, rows: Rows, out: np.ndarray) -> None:
-        """The same for ``BFLOAT16``."""
         base, stride, numbers = rows.place
         side, inner = self._side, rows.array.shape[1]
         # an odd number of lines lies between two rows, so that a column of them fits into the cache
         line = LINE // np.dtype(np.float32).itemsize
-        packed = np.empty((BLOCK, (-(-inner // line) | 1) * line), np.float32)
-        packed_side = np.zeros((BLOCK, self.columns), np.float32)
-        _short_kernel(self._tile)(
+        short = side.dtype == BFLOAT16
+        packed = np.empty((BLOCK if short else 0, (-(-inner // line) | 1) * line), np.float32)
+        panels = np.zeros((BLOCK, self.columns), out.dtype)
+        _transposed_kernel(self._tile)(
             begin=begin,
             end=end,
             base=base,
@@ -395,7 +355,7 @@ class LongProduct:
             columns=side.shape[1],
             packed=_address(packed),
             packed_stride=packed.strides[0],
-            packed_side=_address(packed_side),
+            panels=_address(panels),
             out=_address(out),
             out_stride=out.strides[0],
         )

@@ -20,8 +20,8 @@ SINGLE = 0.1
 
 class Registers(NamedTuple):
     """Bytes of a vector, and the rows that a tile has by its number of vectors: in a product of
-    rows, and in a transposed product. No tiles without fused multiply-adds. ``pairs`` is whether an
-    instruction multiplies pairs of bfloat16 numbers.
+    rows, and at most in a transposed product. No tiles without fused multiply-adds. ``pairs`` is
+    whether an instruction multiplies pairs of bfloat16 numbers.
     """
 
     size: int
@@ -30,7 +30,7 @@ class Registers(NamedTuple):
     pairs: bool = False
 
 
-AVX512 = Registers(64, {4: 6, 3: 8, 2: 12, 1: 8}, {4: 6, 3: 8, 2: 14, 1: 14})
+AVX512 = Registers(64, {4: 6, 3: 8, 2: 12, 1: 8}, {3: 8, 2: 14, 1: 14})
 AVX512_PAIRS = AVX512._replace(pairs=True)
 AVX2 = Registers(32, {3: 4, 2: 6, 1: 8}, {2: 6, 1: 12})
 NEON = Registers(16, AVX512.rows, AVX512.transposed)

@@ -1,4 +1,5 @@
-"""The two tiles of products: rows times a matrix, and the transposed product of two long factors.
+"""The two tiles of products: rows times a matrix, and the transposed product of two long factors;
+and how rows of the second of these are packed.
 
 Each output is one chain of multiply-adds in the order of the inner axis, in parts of fixed lengths
 which are added in order. So outputs do not depend on the width of vectors, on the shape of tiles,
@@ -161,12 +162,13 @@ def transposed_tile(
     later_first: Any,
     later_step: Any,
     last: Any,
-    vectors: Any,
-    vector_stride: Any,
+    later_side: Any,
+    later_side_stride: Any,
+    panel: Any,
     out: Any,
     out_stride: Any,
 ) -> None:
-    """out[i, :] += sum over rows r of row[r, column + i] * vectors[r, :].
+    """out[i, :] += sum over rows r of row[r, column + i] * panel[r - first, :].
 
     Args:
         code: Writes the instructions.
@@ -178,17 +180,22 @@ def transposed_tile(
         later, later_stride, later_numbers: What is prefetched, as of the rows.
         later_first, later_step, last: The row that is prefetched with the first one, how many rows
             further it is with the next, and the last that may be.
-        vectors, vector_stride: Address of the vectors of the first row, and bytes between rows.
+        later_side, later_side_stride: What is prefetched of the second factor: address in row 0,
+            and bytes between rows.
+        panel: Address of the vectors of each row, one after another.
         out, out_stride: Of the first output, and bytes between rows.
     """
     b, tile = code.b, code.tile
     origin = b.add(base, code.bytes(column))
 
     def step(r: Any) -> tuple[list[Any], list[Any]]:
-        ahead = b.add(later_first, b.mul(b.sub(r, first), later_step))
-        code.prefetch(code.row_of(later, later_stride, later_numbers, code.least(ahead, last)))
+        i = b.sub(r, first)
+        # one block of rows further, which is more than the first cache holds
+        ahead = code.least(b.add(later_first, b.mul(i, later_step)), last)
+        code.prefetch(code.row_of(later, later_stride, later_numbers, ahead), later=True)
+        code.prefetch(b.add(later_side, b.mul(ahead, later_side_stride)), later=True)
         row = code.row_of(origin, stride, numbers, r)
-        side = b.add(vectors, b.mul(b.sub(r, first), vector_stride))
+        side = b.add(panel, b.mul(i, NUMBER(tile.width * tile.itemsize)))
         return (
             [code.factor(b.add(row, NUMBER(i * tile.itemsize))) for i in range(tile.rows)],
             [code.load(code.at_vector(side, v), code.side) for v in range(tile.vectors)],
@@ -204,3 +211,34 @@ def transposed_tile(
         with b.if_then(b.icmp_signed(">=", NUMBER(i), done)):
             for v, x in enumerate(row):
                 code.store(b.fadd(code.load(place(i, v), code.vector), x), place(i, v))
+
+
+def panel_of_rows(
+    code: Code, base: Any, stride: Any, first: Any, stop: Any, columns: Any, panel: Any
+) -> None:
+    """panel[r - first, :] = row[r, :] for rows r from first to stop; 0 beyond the last column.
+
+    Args:
+        code: Writes the instructions.
+        base, stride: The rows: address, and bytes between two.
+        first, stop: Bounds of r.
+        columns: Numbers of a row, of which the panel has as many as the tile has columns at most.
+        panel: Address of the vectors of each row, one after another.
+    """
+    b, tile = code.b, code.tile
+    left = [b.sub(columns, NUMBER(v * tile.lanes)) for v in range(tile.vectors)]
+    masks = [code.first_lanes(n) for n in left]
+
+    def step(r: Any, _: list[Any]) -> list[Any]:
+        row = b.add(base, b.mul(r, stride))
+        place = b.add(panel, b.mul(b.sub(r, first), NUMBER(tile.width * tile.itemsize)))
+        for v, mask in enumerate(masks):
+            code.store(code.masked_load(code.at_vector(row, v), mask), code.at_vector(place, v))
+        return []
+
+    code.loop(first, stop, [], step)
+
+
+def row_ahead(code: Code, base: Any, stride: Any, numbers: Any, i: Any) -> None:
+    """Prefetch a line of row i."""
+    code.prefetch(code.row_of(base, stride, numbers, i), later=True)
