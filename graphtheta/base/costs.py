@@ -33,6 +33,9 @@ SPARSE_MULTIPLIED = 3e-10
 TILED_MULTIPLICATIONS = 1 << 23
 TILED_INNER = 32
 TILED_COLUMNS = 8
+# bytes of a second factor that a core's second cache holds beside rows and outputs, so that each
+# tile of a product reads all of it: half the cache where it is measured (Zen 5), all on Zen 3
+TILED_CACHED = 1 << 19
 # a backward pass computes about twice as much as the forward pass
 PASSES = 3
 # forward passes over the whole graph in the time of an evaluation, whose metrics take time, too:

@@ -11,6 +11,7 @@ import numba
 import numpy as np
 
 from graphtheta.base.bfloat16 import BFLOAT16
+from graphtheta.base.costs import TILED_CACHED
 
 from ...compile.jit import OPTIONS, cached
 from ..prefetch import LINE
@@ -23,8 +24,8 @@ from .tiles import panel_of_rows, row_ahead, rows_tile, transposed_tile
 # product of rows, and of a transposed product
 CHAIN = 1024
 BLOCK = 128
-# tiles of a block of rows, which stays in the cache beside one or two panels, or more of them
-TILES, TILES_OF_SEVERAL = 6, 2
+# tiles of a block of rows, which take turns with a panel of a large second factor, or a single one
+TILES = 6
 
 
 @cache
@@ -77,7 +78,13 @@ def _rows_kernel(tile: Tile) -> Any:
                 else:
                     place = base, stride, numbers
                 for column in range(0, columns, width):
+                    # to the next panel, or to the first one and the next block
+                    if column + width < columns:
+                        further = width * itemsize
+                    else:
+                        further = block * out_stride - column * itemsize
                     for first in range(top, bottom, rows):
+                        place_out = out + first * out_stride + column * itemsize
                         multiply(
                             base=place[0],
                             stride=place[1],
@@ -93,7 +100,8 @@ def _rows_kernel(tile: Tile) -> Any:
                             start=k,
                             stop=stop,
                             panel=panels + column * (inner + odd) * itemsize,
-                            out=out + first * out_stride + column * itemsize,
+                            out=place_out,
+                            later_out=place_out + further,
                             out_stride=out_stride,
                             columns=columns - column,
                             odd=rest,
@@ -279,7 +287,9 @@ class Factor:
         """
         count, inner, _ = self._panels.shape
         base, stride, numbers = rows.place
-        block = self._tile.rows * (TILES if count <= 2 else TILES_OF_SEVERAL)
+        # a tile after the other writes whole rows
+        by_rows = count > 1 and self._panels.nbytes <= TILED_CACHED
+        block = self._tile.rows * (1 if by_rows else TILES)
         expands = self._tile.factor == SHORT
         buffer = np.empty((block, min(inner, CHAIN)) if expands else 0, np.float32)
         _rows_kernel(self._tile)(

@@ -17,7 +17,8 @@ from .code import NUMBER, PAIRS, Code, Vectors
 # steps of the inner axis after which each row of the next tile has been prefetched once: a line of
 # single precision
 TURNS = 16
-# steps after which all outputs of a tile have been prefetched: a power of two above their vectors
+# steps after which the outputs of the next tile have been prefetched: a power of two above their
+# vectors
 PLACES = 32
 
 
@@ -38,6 +39,7 @@ def rows_tile(
     stop: Any,
     panel: Any,
     out: Any,
+    later_out: Any,
     out_stride: Any,
     columns: Any,
     odd: Any,
@@ -54,7 +56,8 @@ def rows_tile(
         later_first, last, later_size: The first and the last of them, and bytes of a number.
         start, stop: Bounds of k.
         panel: Address of the vectors of each k, one after another.
-        out, out_stride: Of the first output, and bytes between rows.
+        out, later_out: Addresses of the first output, and of the one whose tile is prefetched.
+        out_stride: Bytes between rows of outputs.
         columns: Columns of outputs from the first on; those of the tile that are beyond are not
             stored.
         odd: 1 if half a pair follows after ``stop``, else 0; read for pairs only.
@@ -72,18 +75,19 @@ def rows_tile(
 
     here = [row(i) for i in rows]
     ahead = [later_row(i) for i in rows]
-    turns = b.alloca(NUMBER, NUMBER(TURNS))
+    # both lists share an address, which takes one register
+    turns = b.alloca(NUMBER, NUMBER(TURNS + PLACES))
+    places = b.gep(turns, [NUMBER(TURNS)])
     for i in range(TURNS):
         b.store(ahead[i % tile.rows], b.gep(turns, [NUMBER(i)]))
 
-    def place(i: int, v: int) -> Any:
+    def place(i: int, v: int, origin: Any = out) -> Any:
         there = code.least(NUMBER(i), b.sub(active, NUMBER(1)))
-        return code.at_vector(b.add(out, b.mul(there, out_stride)), v)
+        return code.at_vector(b.add(origin, b.mul(there, out_stride)), v)
 
     # one at a time, since a tile of a short inner axis would wait for many at once
-    places = b.alloca(NUMBER, NUMBER(PLACES))
     for i in range(PLACES):
-        address = place(i // tile.vectors % tile.rows, i % tile.vectors)
+        address = place(i // tile.vectors % tile.rows, i % tile.vectors, later_out)
         b.store(address, b.gep(places, [NUMBER(i)]))
 
     def step(k: Any) -> tuple[list[Any], list[Any]]:
