@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -87,6 +87,32 @@ class _Watching(Tape):
         super().add(name, inputs, outputs, vjp, call)
 
 
+class _ManyRows(Tape):
+    """A tape that also fuses functions of few rows, and lists the results at nodes into which no
+    gradients flow.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.large = True
+        self.constants: list[Var] = []
+
+    def add(
+        self,
+        name: str,
+        inputs: Sequence[Any],
+        outputs: Sequence[Var],
+        vjp: Vjp,
+        call: Called = None,
+    ) -> None:
+        super().add(name, inputs, outputs, vjp, call)
+        self.constants += [
+            y
+            for y in outputs
+            if y.space is not None and y.space.kind == "node" and not y.needs_grad
+        ]
+
+
 def _shape(x: Any) -> tuple[int, ...]:
     shape = tuple(getattr(x, "shape", ()))
     return shape[1:] if space_of(x) is not None else shape
@@ -151,6 +177,20 @@ class Probe:
             for i, step in enumerate(self.supersteps)
             if step.made_by is not None and step.made_by.sum is not None
         ]
+
+
+class StoredNumbers(NamedTuple):
+    """What a step stores at once for backward, in numbers per node.
+
+    Attributes:
+        learned: Of results into which gradients flow.
+        constant, sparse: Of results into which none flow: of dense ones, and of sparse ones with
+            their zeros.
+    """
+
+    learned: int
+    constant: int
+    sparse: int
 
 
 class _EndlessGraph(ActiveGraph):
@@ -220,6 +260,15 @@ class _EndlessGraph(ActiveGraph):
         self.flow.made(outputs, inputs, step if sums else None)
 
 
+class _FusedGraph(_EndlessGraph):
+    """The same, of which layers read the very values that they are given, as those of a pass do: to
+    tell them apart, as the flow of values needs, they would be computed.
+    """
+
+    def given(self, x: Var, n: int) -> Var:
+        return x
+
+
 def probe(model: Model, partition: Partition, counts: Sequence[Counts] = ()) -> Probe:
     """Run the model on an empty graph with the columns of a partition.
 
@@ -271,6 +320,24 @@ def probe(model: Model, partition: Partition, counts: Sequence[Counts] = ()) -> 
     )
 
 
+def stored_numbers(model: Model, partition: Partition, counts: Sequence[Counts]) -> StoredNumbers:
+    """What a step over many rows stores, of which functions are fused; arguments as for ``probe``.
+
+    All results into which no gradients flow are counted, as if each were read in backward.
+    """
+    tape = _ManyRows()
+    with tape:
+        out = _result(model, _FusedGraph(_empty_view(partition), counts))
+    itemsize = out.dtype.itemsize
+    constants = [(y.sparse, _size(y, y.stored_bytes, itemsize)) for y in tape.constants]
+    (learned, _, _), _ = _stored_widths(tape, itemsize)
+    return StoredNumbers(
+        learned=int(learned),
+        constant=sum(width for sparse, width in constants if not sparse),
+        sparse=sum(width for sparse, width in constants if sparse),
+    )
+
+
 def gradient_order(model: Model, partition: Partition) -> list[Parameter]:
     """The parameters that a backward pass reaches, in the order in which their gradients are final;
     columns are those of a partition.
@@ -310,9 +377,13 @@ def _result(model: Model, graph: ActiveGraph) -> Var:
 
 
 def _empty_graph(partition: Partition, counts: Sequence[Counts]) -> _EndlessGraph:
+    return _EndlessGraph(_empty_view(partition), counts)
+
+
+def _empty_view(partition: Partition) -> GraphView:
     empty = empty_partition(partition)
     pairs = no_pairs(empty).level(None, 0)
-    return _EndlessGraph(GraphView(empty, [], None, RowSpace(empty.masters), pairs=pairs), counts)
+    return GraphView(empty, [], None, RowSpace(empty.masters), pairs=pairs)
 
 
 def _unread(model: Model, tape: Tape) -> list[str]:

@@ -176,8 +176,8 @@ def evaluated(x: Any) -> Any:
 def defer(prim: Operation, args: tuple[Any, ...], static: dict[str, Any]) -> Deferred | None:
     """prim(*args) as a value to be computed later; None if it should be computed now."""
     operands = _valued(prim, args)
-    small = True
-    for a in operands:
+    small = not current().large
+    for a in operands if small else ():
         if isinstance(a, Var) and prod(a.shape) >= SMALLEST:
             small = False
             break

@@ -309,6 +309,8 @@ class Tape:
         dtype: The float type of the pass, in which quotients and float functions of integers are
             computed. A model that runs sets that of its graph.
         short: Whether operations round the wide node values that they read, see ``is_rounded``.
+        large: Whether functions are fused however few rows there are, as those of many rows are: a
+            dry run without rows then stores what a pass stores.
         changes: Updates of other state. They run when the ``with`` block ends; a caller that runs
             them later, in the order of steps, empties the list.
         read: Parameters read by the unrecorded operations of a checkpointed segment.
@@ -334,6 +336,7 @@ class Tape:
         self.all_sum = all_sum or (lambda x: x)
         self.dtype = np.dtype(np.float64)
         self.short = False
+        self.large = False
         self.nodes: list[Step] = []
         self.changes: list[Change] = []
         self.read: dict[Parameter, None] = {}

@@ -15,6 +15,8 @@ from typing import Any
 import graphs
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from covering import covering
 
 import graphtheta as gt
 from graphtheta.__main__ import main
@@ -29,8 +31,9 @@ from graphtheta.inspect.planning.machine import Machine
 from graphtheta.inspect.planning.placement import Placement
 from graphtheta.inspect.planning.plan import Row, planned
 from graphtheta.inspect.planning.report import Limit, refusal, report
-from graphtheta.inspect.planning.skeleton import Skeleton, skeleton
+from graphtheta.inspect.planning.skeleton import Process, Skeleton, skeleton
 from graphtheta.inspect.planning.work import reduced, work_of
+from graphtheta.ops.parallel import buffers
 from graphtheta.partitioners.pairs import pair_of
 from graphtheta.run.memory.bound import Extent
 
@@ -329,6 +332,47 @@ def test_memory_of_parts_is_exact_and_that_of_steps_within_the_bound(
     np.testing.assert_array_equal(placement.planned, [extent.sent for extent in extents])
     (row,) = planned(held, [held.job.change(partitioner=partitioner)], [size], SPEED)
     assert 0 < row.bound.total <= max(bounds) and row.memory > row.bound.total
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.fused
+@pytest.mark.parametrize(
+    "model, values, dropout, features",
+    covering(["gcn", "sage", "gat"], ["float32", "bfloat16"], [0.0, 0.5], ["dense", "sparse"]),
+)
+def test_the_bound_of_a_step_is_above_what_it_holds_and_not_far(
+    model: str, values: str, dropout: float, features: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Functions that products compute are not stored, also dropout of features."""
+    n = 2200
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((n, 160)).astype(np.float32)
+    graph = graphs.random_graph(n, n, x=sp.csr_array(x * (x > 1)) if features == "sparse" else x)
+    keys = {**KEYS, "hidden": 64, "model": model, "values": values, "backend": "fused"}
+    if model == "gat":
+        keys |= {"hidden": 16, "heads": 4}
+    job = gt.Job(**keys, dropout=dropout, strategy="global")
+    (row,) = planned(skeleton(job, graph), [job], [1], SPEED)
+    trainer = gt.Trainer(graph=graph, job=job)
+    # the second copies the features
+    for epoch in range(2):
+        trainer.train_epoch(epoch)
+    monkeypatch.setattr(buffers, "LARGE", 1 << 12)
+    store = buffers.Store()
+    monkeypatch.setattr(buffers, "_STORE", store)
+    trainer.train_epoch(2)
+    assert store._most <= row.bound.values <= 1.5 * store._most
+
+
+@pytest.mark.parametrize("values", ["float32", "bfloat16"])
+def test_one_worker_holds_rounded_features_beside_those_of_the_graph(values: str) -> None:
+    graph = GRAPH.replace(x=np.zeros((40, 5000), np.float32))
+    job = gt.Job(**KEYS, model="gcn", strategy="global", values=values)
+    # what is held while the part is built, besides the graph
+    process = Process(base=-(1 << 40), loading=0, building=0, holding=-(1 << 40))
+    (row,) = planned(replace(skeleton(job, graph), process=process), [job], [1], SPEED)
+    features = 0 if values == "float32" else 2 * graph.x.size
+    assert features <= row.memory < features + 1e5
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "adagrad", "sgd"])

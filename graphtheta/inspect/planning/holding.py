@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise, takewhile
-from math import prod
 
 import numpy as np
 
@@ -13,18 +11,17 @@ from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.partition.relation import EDGE
 from graphtheta.inspect.planning.placement import Placement
 from graphtheta.inspect.planning.skeleton import Skeleton
-from graphtheta.inspect.planning.work import ViewWork, copies_features, fuses
+from graphtheta.inspect.planning.work import ViewWork, copies_features
 from graphtheta.ops.edge.backend.fused import backend_scope, usable
 from graphtheta.run.job.job import Job
 from graphtheta.run.memory.bound import Extent, MemoryBound
 from graphtheta.train.loop.build import memory_of
-from graphtheta.train.loop.level_work import is_product
 
 # an id; bounds of the edges into and out of a row, in two of four blocks each
 ID_BYTES, BOUND_BYTES = 8, 32
-# gradients that are alive at once, in units of the widest value: values are freed as backward
-# passes them
-GRADIENTS = 1
+# gradients that are alive at once, in units of the widest value, as of a sum and of its product:
+# values are freed as backward passes them
+GRADIENTS = 2
 
 
 def largest_bound(
@@ -124,29 +121,14 @@ def _bound(
 
 
 def _stored_width(held: Skeleton, work: ViewWork) -> int:
-    """Numbers per row that a step stores: copied features, what is made of them before the first
-    product, and values with gradients.
-    """
-    # values of width 1, such as factors by degree, do not end a run of elementwise operations
-    wide = [o for o in work.found.operations if prod(o.outputs[0]) > 1]
-    # of such a run only the result is stored
-    results = [
-        o
-        for o, then in pairwise([*wide, None])
-        if o is not None and (then is None or not (fuses(o) and fuses(then)))
-    ]
-    features = list(takewhile(lambda o: not is_product(o), results))
-    before, after = (
-        sum(prod(y) for o in each for y in o.outputs)
-        for each in (features, results[len(features) :])
-    )
+    """Numbers per row that a step stores: copied features and results."""
+    numbers = held.stored([share.counts for share in work.shares])
     copied = (
         held.feature_bytes / np.dtype(held.job.dtype).itemsize
         if work.searched and copies_features(held, work.found)
         else 0.0
     )
-    # segments that are computed again store less
-    return round(copied + held.density * before + min(after, work.found.node_width))
+    return round(copied + numbers.learned + numbers.constant + held.density * numbers.sparse)
 
 
 def _in_chunks(dry_run: Probe) -> bool:

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from graphtheta.base.memory import available_bytes
+from graphtheta.engine.store.short import is_short
 from graphtheta.inspect.planning.holding import largest_bound
 from graphtheta.inspect.planning.machine import Machine
 from graphtheta.inspect.planning.placement import Placement
 from graphtheta.inspect.planning.rehearsal import Rehearsal, exchanged, rehearse
 from graphtheta.inspect.planning.skeleton import SAMPLED_VIEWS, Sampled, Skeleton
 from graphtheta.inspect.planning.work import PRODUCT, SPARSE, ViewWork, reduced, work_of
+from graphtheta.ops.parallel.buffers import SLACK
 from graphtheta.partitioners.auto import TrainingWork as Training
 from graphtheta.partitioners.auto import choose
 from graphtheta.partitioners.pairs import AUTO, Pair, pair_of
@@ -267,20 +269,21 @@ class _Way:
         process = self.held.process
         sampled = self.sampled
         held = self.held
-        # one worker reads the features from the array of the graph
+        # one worker reads the features from the array of the graph, unless it rounds them
         shares = (
             self.placement.size == 1
             and "x" in held.blank
             and not held.job.embedding
             and held.partition.node.column("x").dtype == held.graph.x.dtype
+            and not is_short(held.partition.node.column("x"))
         )
         made = most.partition - shares * held.blank.get("x", 0) * held.graph.n_nodes
-        # the graph is freed before the first step
+        # the graph is freed before the first step; then free memory is kept for the next arrays
         return max(
             process.loading,
             process.building + made,
             process.holding + made + sampled.peak,
-            process.base + sampled.libraries + most.total,
+            process.base + sampled.libraries + round(SLACK * most.total),
         ) + (MESSAGE_BYTES if self.placement.size > 1 else 0)
 
     def _rehearsed(self, job: Job, works: list[ViewWork], memory: int) -> Rehearsal:

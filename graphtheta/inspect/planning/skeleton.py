@@ -16,7 +16,14 @@ from graphtheta.base.memory import peak_bytes, resident_bytes, total_bytes
 from graphtheta.base.sparse import is_sparse
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.serial import SerialComm
-from graphtheta.engine.layer.dry_run import Probe, gradient_order, probe, sums_of_a_pass
+from graphtheta.engine.layer.dry_run import (
+    Probe,
+    StoredNumbers,
+    gradient_order,
+    probe,
+    stored_numbers,
+    sums_of_a_pass,
+)
 from graphtheta.engine.layer.settings import pass_scope
 from graphtheta.engine.partition.message import halo_scope
 from graphtheta.engine.partition.partition import Partition
@@ -135,6 +142,11 @@ class Skeleton(Assembly):
         """Dry run of the model over levels of these sizes."""
         with self.scope(), halo_scope(self.job.halo):
             return probe(self.model, self.partition, counts)
+
+    def stored(self, counts: list[Counts]) -> StoredNumbers:
+        """What a step over levels of these sizes stores."""
+        with self.scope(), halo_scope(self.job.halo):
+            return stored_numbers(self.model, self.partition, counts)
 
     def chosen(self, job: Job) -> Choice:
         """What strategy=auto chooses for a job on this machine, which differs from this one in keys
