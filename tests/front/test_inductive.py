@@ -614,3 +614,23 @@ def test_keys_and_options_of_another_dataset(
     for key, value in {"split": "random", "normalise_features": "row", "dataset": other}.items():
         with pytest.raises(ConfigError, match=f"{key}=.* has no meaning with a graph that is give"):
             gt.open_run("run", gt.load(other), **{key: value})
+
+
+def test_keys_that_another_graph_does_not_read(tmp_path: Path) -> None:
+    graph = GRAPH.replace(y=(GRAPH.y == 0).astype(int), node_columns={"w": np.ones(40)})
+    gt.Trainer("gcn", graph, **KEYS, threshold="f1", out=tmp_path).fit()
+    for key, value, told in (
+        ("class_weights", "balanced", "to which the one of the training is applied (none)"),
+        ("sample_weights", "w", "to which the one of the training is applied (none)"),
+        ("embedding", 3, "to which the one of the training is applied (0)"),
+        ("eval_negatives", 3, "has no meaning with task=node"),
+        ("rank_all", True, "has no meaning with task=node"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            gt.open_run(tmp_path, graph, **{key: value})
+        assert told in str(caught.value)
+    # a threshold that is given is not replaced by those that the training has chosen
+    for value in ("0.001", "0.999"):
+        trainer = gt.Trainer("gcn", graph, **KEYS, threshold=value)
+        trainer.load(tmp_path / "weights.safetensors")
+        assert gt.open_run(tmp_path, graph, threshold=value).evaluate() == trainer.evaluate()

@@ -34,7 +34,6 @@ from graphtheta.tasks.evaluation.evaluate import RowEvaluator
 from graphtheta.tasks.kinds.edge import EdgeKind
 from graphtheta.tasks.kinds.imbalance import RARER
 from graphtheta.tasks.kinds.kind import TaskKind
-from graphtheta.tasks.kinds.registry import TASKS
 
 # what to do about too little memory
 MORE = "the graph and the weights do", "use more workers"
@@ -139,7 +138,7 @@ def _prepared(
     """
     hidden = hidden_by(job)
     # a kind of task from a file is known after the file was read
-    kind_of = TASKS.find(trained.task if job.task == "auto" else job.task)
+    kind_of = trained.kind(job)
 
     def applied() -> TaskKind:
         kind = kind_of(job)

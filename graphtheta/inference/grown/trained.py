@@ -13,7 +13,10 @@ from graphtheta.errors import ConfigError, FormatError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.schema.schema import Schema
 from graphtheta.ops.functions.losses.weighting import Weighting
+from graphtheta.run.job.job import Job
 from graphtheta.tasks.evaluation.threshold import Threshold
+from graphtheta.tasks.kinds.kind import TaskKind
+from graphtheta.tasks.kinds.registry import TASKS
 
 # the positive class of runs of versions that did not choose it
 EARLIER_POSITIVE = 1
@@ -59,6 +62,10 @@ class Trained(BaseModel):
         """Weights of rows in the loss; None if all weigh the same."""
         classes = None if self.class_weights is None else np.array(self.class_weights)
         return Weighting(classes, self.weight_column, self.weight_mean) if self.weighted else None
+
+    def kind(self, job: Job) -> type[TaskKind]:
+        """The kind of task of a job with this training; it may be in a file of the user."""
+        return TASKS.find(self.task if job.task == "auto" else job.task)
 
     def threshold(self, positive: int) -> Threshold | None:
         """The thresholds as those of a positive class, which decide alike; None for none."""

@@ -24,9 +24,12 @@ from graphtheta.run.job.keys import OF_TRAINING
 from graphtheta.run.job.rules import flag
 from graphtheta.run.job.run_files import missing
 from graphtheta.train.loop.make_model import make_model, refuse_prepared, source_of
+from graphtheta.train.loop.prepare import refuse_other_tasks
 
 # keys of a dataset that hold for another one only if they are given for it
 OWN = ("split", "train_per_class", "val_per_class", "symmetric", "largest_component", "split_index")
+# keys whose effect is carried from the training
+CARRIED = ("class_weights", "sample_weights", "embedding", "embedding_types")
 
 
 def job_of(run: str | Path, keys: dict[str, Any], trust: bool = False) -> Job:
@@ -103,6 +106,15 @@ def open_run(
         _check_job(job, saved.job, path, keys)
         trained = Trained.read_from(saved.trained, str(path))
         check_trusted({"task": trained.task}, keys, str(path), trust)
+        refuse_other_tasks(job, trained.kind(job).name)
+        changed = {key for key in keys if getattr(job, key) != getattr(saved.job, key)}
+        for key in (key for key in CARRIED if key in changed):
+            raise ConfigError(
+                f"{key}={job.as_text(key)} has no meaning for another graph, to which the one of"
+                f" the training is applied ({saved.job.as_text(key) or 'none'}); drop {flag(key)}"
+            )
+        if "threshold" in changed:
+            trained = trained.model_copy(update={"thresholds": None})
     return Inference(
         job=job,
         trained=trained,

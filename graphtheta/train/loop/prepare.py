@@ -93,10 +93,19 @@ def prepare_job(job: Job, graph: Graph, given: Model | Factory | None = None) ->
             " degree, or learn them with --embedding WIDTH"
         )
     kind = kind_for(job.task, graph)(job)
-    for key, names in readers().items():
-        if kind.name not in names:
-            refuse_unread(job, {key}, f"task={kind.name}", f"give --task {' or '.join(names)}")
+    refuse_other_tasks(job, kind.name)
     return prepare(job, graph, kind, partial(make_model, job, given=given))
+
+
+def refuse_other_tasks(job: Job, task: str) -> None:
+    """Reject keys that tasks of other names read.
+
+    Raises:
+        ConfigError: One of them is not at its default.
+    """
+    for key, names in readers().items():
+        if task not in names:
+            refuse_unread(job, {key}, f"task={task}", f"give --task {' or '.join(names)}")
 
 
 def build_strategy(
