@@ -179,7 +179,7 @@ def given(rng: Rng, table: dict[str, list[Any]], kinds: dict[str, str], path: Pa
     import pyarrow.parquet as pq
 
     kinds = {**kinds, "src": kinds["id"], "dst": kinds["id"]}
-    form = str(rng.choice(["text", "parquet", "arrow", "pandas"]))
+    form = str(rng.choice(["text", "parquet", "arrow", "pandas", "numpy"]))
     if form == "text":
         return as_text(rng, table, kinds, path)
     typed = pa.table({name: arrow(rng, x, kinds[name]) for name, x in table.items()})
@@ -187,9 +187,24 @@ def given(rng: Rng, table: dict[str, list[Any]], kinds: dict[str, str], path: Pa
         return typed
     if form == "pandas":
         return typed.to_pandas(types_mapper=pandas.ArrowDtype)
+    if form == "numpy":
+        return {name: with_mask(typed[name].combine_chunks()) for name in table}
     file = path.with_suffix(".parquet")
     pq.write_table(typed, file, row_group_size=int(rng.choice([1, 7, 1000])))
     return str(file)
+
+
+def with_mask(column: Any) -> Any:
+    """A column of numbers or texts as a masked array; another one as it is."""
+    import pyarrow.types as types
+
+    kind = column.type
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_string(kind)):
+        return column
+    values = column.to_pylist()
+    known = [value for value in values if value is not None]
+    filled = [known[0] if value is None and known else value for value in values]
+    return np.ma.masked_array(np.array(filled), mask=[value is None for value in values])
 
 
 def as_text(rng: Rng, table: dict[str, list[Any]], kinds: dict[str, str], path: Path) -> list[str]:

@@ -131,6 +131,21 @@ BAD = {
         DataError,
         ["node_ids", "id a", "node 0", "unique"],
     ),
+    "values masked": (
+        {"x": np.ma.masked_array(np.ones((3, 1)), mask=[[0], [1], [0]])},
+        DataError,
+        ["x", "1 values are masked"],
+    ),
+    "labels masked": (
+        {"y": np.ma.masked_array([0, 1, 1], mask=[1, 0, 1])},
+        DataError,
+        ["y", "2 values are masked"],
+    ),
+    "edges masked": (
+        {"edge_index": np.ma.masked_array(EDGES, mask=np.arange(8).reshape(2, 4) == 3)},
+        DataError,
+        ["edge_index", "1 values are masked"],
+    ),
     "ids of floats": ({"node_ids": [1.0, 2.0, 3.0]}, DataError, ["node_ids", "float64"]),
 }
 

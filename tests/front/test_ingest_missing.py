@@ -443,3 +443,19 @@ def test_renamed_columns(kind, tmp_path):
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(binary, "ROWS", 16)
+
+
+def test_masked_values_in_memory_are_missing(tmp_path):
+    nodes = {
+        "id": [1, 2, 3],
+        "age": np.ma.masked_array([1.0, 9.0, 2.0], mask=[0, 1, 0]),
+        "kind": np.ma.masked_array(["a", "a", "b"], mask=[0, 1, 0]),
+    }
+    edges = {"src": [1, 2], "dst": [2, 3]}
+    options = {"features": "age", "missing": "zero", "label": "kind"}
+    gt.import_graph(edges, nodes, to=tmp_path / "store", **options)
+    graph = gt.load(tmp_path / "store")
+    assert np.asarray(graph.x)[:, 0].tolist() == [1, 0, 2] and graph.y.tolist() == [0, -1, 1]
+    edges["src"] = np.ma.masked_array([1, 2], mask=[1, 0])
+    with pytest.raises(DataError, match="edges, row 1: column 'src' has no id"):
+        gt.import_graph(edges, nodes, to=tmp_path / "other", **options)

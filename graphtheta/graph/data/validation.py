@@ -58,7 +58,7 @@ def as_array(x: Any, origin: Origin, remedy: str = "give as many values in each"
 
     Raises:
         ShapeError: Lists of different lengths.
-        DataError: It is no array, or an object of another library.
+        DataError: It is no array, or an object of another library, or values are masked.
     """
     try:
         a = x if isinstance(x, np.ndarray) else np.asarray(x)
@@ -68,6 +68,10 @@ def as_array(x: Any, origin: Origin, remedy: str = "give as many values in each"
         raise origin.data(f"{shown(x)} is no array ({error})", "give an array or a list") from None
     if not a.ndim and a.dtype == object:
         raise origin.data(f"{shown(x)} is no array", "give an array or a list")
+    if isinstance(a, np.ma.MaskedArray):
+        if hidden := int(np.ma.getmaskarray(a).sum()):
+            raise origin.data(f"{hidden:,} values are masked", "fill or drop them first")
+        return a.data
     return a
 
 

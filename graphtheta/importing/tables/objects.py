@@ -290,9 +290,11 @@ def column_of(what: str, value: Any) -> Any:
 
 
 def array_of(value: Any) -> np.ndarray:
-    """A list or array as an array that pyarrow takes: of this machine's byte order, and texts for
-    integers beyond 64 bits.
+    """A list or array as an array that pyarrow takes: of this machine's byte order, with None for
+    masked values, and texts for integers beyond 64 bits.
     """
+    if np.ma.is_masked(value):
+        value = value.tolist()
     try:
         x = np.atleast_1d(np.ascontiguousarray(of_tensor(value)))
     except ValueError:
