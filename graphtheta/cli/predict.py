@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -112,7 +113,7 @@ def predict(argv: list[str]) -> Program:
     options, keys = parser_of_predict().read(argv)
     check_flags(options)
     check_links(options)
-    check_predicted(options)
+    check_predicted(options, keys)
     job = job_of(options.run, keys, options.trust)
     name = "score" if options.top else "embedding" if options.embed else "prediction"
     path = Path(options.to or Path(options.run, f"{name}s" if options.format else f"{name}s.npz"))
@@ -140,7 +141,7 @@ def predict(argv: list[str]) -> Program:
     return on_all_ranks(job, work)
 
 
-def check_predicted(options: SimpleNamespace) -> None:
+def check_predicted(options: SimpleNamespace, keys: Container[str]) -> None:
     """Check that flags of predictions are not given for something else.
 
     Raises:
@@ -153,6 +154,10 @@ def check_predicted(options: SimpleNamespace) -> None:
             raise ConfigError(
                 f"{flag} chooses from all predictions, and {other} writes something else; drop one"
             )
+    if options.embed and "scores" in keys:
+        raise ConfigError(
+            "--scores says what predictions are, and --embed writes something else; drop one"
+        )
     choice_of(options.nodes, options.columns)
 
 

@@ -370,6 +370,12 @@ def test_a_side_is_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> 
         ),
         (["--top", "2", "--since", "x"], "and --since something else"),
         (["--side", "head"], "--side belongs to"),
+        (
+            ["--top", "2", "--columns", "id,class"],
+            "--columns chooses from all predictions, and --top",
+        ),
+        (["--embed", "--nodes", "all"], "--nodes chooses from all predictions, and --embed"),
+        (["--embed", "--scores", "logits"], "--scores says what predictions are, and --embed"),
     ],
 )
 def test_flags_that_do_not_fit(
