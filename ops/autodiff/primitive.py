@@ -207,7 +207,7 @@ def _reading(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def read(*args: Any, **static: Any) -> Any:
         try:
-            return function(*map(_read_only, args), **static)
+            return function(*map(read_only, args), **static)
         except ValueError as error:
             if "read-only" not in str(error):
                 raise
@@ -219,7 +219,8 @@ def _reading(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return read
 
 
-def _read_only(x: Any) -> Any:
+def read_only(x: Any) -> Any:
+    """An array as a view that cannot be written; anything else as it is."""
     if not isinstance(x, np.ndarray):
         return x
     view = x.view()

@@ -20,6 +20,7 @@ from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ColumnError, DataError, ShapeError, UserFunctionError, ViewError
 from graphtheta.ops import Parameter, Tape
 from graphtheta.ops.autodiff import fusion
+from graphtheta.ops.edge.aggregator import Sum
 from graphtheta.samplers.neighbour import NeighbourSampler
 
 GRAPH = graphs.random_graph()
@@ -312,6 +313,19 @@ def test_what_a_layer_is_given_stays_put_off(monkeypatch):
 
 
 # ---- what may be read
+
+
+class Doubled(Sum):
+    """Changes the messages that it is given."""
+
+    def accumulate(self, state, seg, parts, gid, scale):
+        parts[0][...] *= 2
+        super().accumulate(state, seg, parts, gid, scale)
+
+
+def test_an_aggregator_cannot_change_the_messages_of_others():
+    with pytest.raises(ValueError, match="read-only"):
+        run(One(sum={"mine": Doubled(), "sum": "sum"}, apply=lambda node, total: total.sum))
 
 
 @pytest.mark.parametrize("stage", ["transform", "gather", "apply"])

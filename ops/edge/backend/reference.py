@@ -15,6 +15,7 @@ import numpy as np
 from graphtheta.base.typed_rows import TypedRows
 
 from ...autodiff.expr import Expr
+from ...autodiff.primitive import read_only
 from ...autodiff.tape import value_of
 from ...rows.bfloat16 import as_float
 from ..aggregator import Segments, State
@@ -86,9 +87,9 @@ def forward(
             agg.accumulate(
                 states[name],
                 chunk.groups,
-                [values[id(e)] for e in phase.parts[name]],
+                [read_only(values[id(e)]) for e in phase.parts[name]],
                 chunk.tie,
-                chunk.weight,
+                read_only(chunk.weight),
             )
         for name, e in phase.outputs.items():
             outputs[name][chunk.carried] = values[id(e)]
@@ -112,10 +113,10 @@ def backward(
             per_edge = {
                 c: as_float(v[chunk.groups.of_edge]) for c, v in backward_states[name].items()
             }
-            parts = [values[id(e)] for e in phase.parts[name]]
+            parts = [read_only(values[id(e)]) for e in phase.parts[name]]
             for e, g in zip(
                 phase.parts[name],
-                agg.backward(per_edge, parts, chunk.tie, chunk.weight),
+                agg.backward(per_edge, parts, chunk.tie, read_only(chunk.weight)),
                 strict=True,
             ):
                 _add(gradients, e, g)
