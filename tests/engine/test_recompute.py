@@ -199,6 +199,26 @@ def test_a_piece_keeps_its_outputs_only():
     assert length("nested") < length("pieces") < length("keep")
 
 
+class Decaying(Model):
+    """A piece that changes what its next run reads."""
+
+    def __init__(self):
+        self.layer = Total()
+        self.factor = np.ones(D)
+
+    def piece(self, graph, h):
+        self.factor *= 0.5
+        return self.layer(graph, h) * self.factor
+
+    def forward(self, graph):
+        return gt.recompute(self.piece, graph, graph.x)
+
+
+def test_a_piece_that_computes_something_else_again_is_refused():
+    with pytest.raises(TapeError, match="computed other values when it was run again"):
+        run(Decaying)
+
+
 def test_without_backward_a_piece_runs_once():
     counts = []
     for record in (False, True):
