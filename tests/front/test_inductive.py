@@ -610,6 +610,11 @@ def test_keys_and_options_of_another_dataset(
         .on(gt.load("sbm:normalise_features=row,split=random"))
         .evaluate()
     )
+    # other rows would be held out
+    with pytest.raises(ConfigError, match="seed=4 holds out other rows than the training with"):
+        gt.open_run("run", seed=4)
+    assert main(["evaluate", "run", "--seed", "4"]) == 2 and main(["evaluate", "run"]) == 0
+    gt.open_run("run", dataset=other, seed=4)
     # nothing reads them beside a graph
     for key, value in {"split": "random", "normalise_features": "row", "dataset": other}.items():
         with pytest.raises(ConfigError, match=f"{key}=.* has no meaning with a graph that is give"):

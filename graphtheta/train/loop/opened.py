@@ -97,6 +97,7 @@ def open_run(
     if model is not None:
         keys["model"] = model if isinstance(model, str) else source_of(model)
     job = job_of(run, keys, trust)
+    own = graph is None and "dataset" not in keys
     if graph is not None:
         refuse_prepared(job, keys)
     given = None if isinstance(model, str) else model
@@ -104,6 +105,8 @@ def open_run(
     with comm.agreed():
         saved = read_saved(path)
         _check_job(job, saved.job, path, keys)
+        if own:
+            _check_seed(job, saved.job)
         trained = Trained.read_from(saved.trained, str(path))
         check_trusted({"task": trained.task}, keys, str(path), trust)
         refuse_other_tasks(job, trained.kind(job).name)
@@ -165,11 +168,13 @@ def check_own_run(job: Job, weights: Path, keys: Container[str]) -> None:
         keys: Keys of the job that are given anew.
 
     Raises:
-        ConfigError: It was trained on a graph that was given in Python, or by another job.
+        ConfigError: It was trained on a graph that was given in Python, or by another job, or with
+            another seed.
         FormatError: The file cannot be read.
     """
     saved = read_saved(weights)
     _check_job(job, saved.job, weights, keys)
+    _check_seed(job, saved.job)
     # a graph that is given leaves the key at its default
     if job.is_default("dataset") and saved.trained:
         _check_dataset(Trained.read_from(saved.trained, str(weights)))
@@ -188,6 +193,15 @@ def _check_job(job: Job, trained: Job, weights: Path, keys: Container[str]) -> N
                 f" {trained.as_text(key)} in {WEIGHTS}, which are of different runs; put back the"
                 f" file of this run, or give {flag(key)}"
             )
+
+
+def _check_seed(job: Job, trained: Job) -> None:
+    """Check that splits and links by chance are those of the training, on its own dataset."""
+    if job.seed != trained.seed:
+        raise ConfigError(
+            f"seed={job.seed} holds out other rows than the training with seed={trained.seed},"
+            " which has read some of them; drop --seed, or give another --dataset"
+        )
 
 
 def _check_dataset(trained: Trained) -> None:
