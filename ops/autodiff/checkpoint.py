@@ -20,7 +20,8 @@ from ..rows.by_number import take_rows
 from .fusion import waits
 from .gradients import Gradients
 from .space import RowSpace
-from .tape import Parameter, Tape, Unrecorded, Var, current, needs_grad, operand_of
+from .stored import operand_of
+from .tape import Parameter, Tape, Unrecorded, Var, current, needs_grad
 
 Run = Callable[[], list[Var]]
 # rows of an output that are compared with those of the first run, and how far numbers may be apart,
