@@ -658,7 +658,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int, list[str]]] = {
         1,
         ["taken/p.csv", "cannot be written"],
     ),
-    "no workers": (("info", "--ranks", "0"), 2, ["--ranks", "at least 1"]),
+    "no workers": (("info", "--ranks", "0"), 2, ["--ranks", "from 1 to"]),
 }
 # before the workers are joined, while they train, and when they read a run; data are among the
 # mistakes in turns
