@@ -634,6 +634,8 @@ def test_keys_that_another_graph_does_not_read(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             gt.open_run(tmp_path, graph, **{key: value})
         assert told in str(caught.value)
+    with pytest.raises(ConfigError, match="there is no split 1, the graph has one split"):
+        gt.open_run(tmp_path, graph, split_index=1)
     # a threshold that is given is not replaced by those that the training has chosen
     for value in ("0.001", "0.999"):
         trainer = gt.Trainer("gcn", graph, **KEYS, threshold=value)

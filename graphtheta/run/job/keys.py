@@ -119,6 +119,7 @@ OF_TRAINING = frozenset(
         "centered",
         "weight_decay",
         "decay_first_layer_only",
+        "negatives",
         "negative_groups",
         "negatives_from",
         "patience",

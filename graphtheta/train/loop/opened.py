@@ -14,6 +14,7 @@ from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.datasets.dataset import loaded, parse, preparation
+from graphtheta.graph.splits.several import choose_split
 from graphtheta.inference.grown.inference import Inference
 from graphtheta.inference.grown.trained import Trained
 from graphtheta.run.checkpoints.keeper import FREE
@@ -121,11 +122,16 @@ def open_run(
     return Inference(
         job=job,
         trained=trained,
-        graph=lambda: _loaded(job, trained, keys) if graph is None else graph,
+        graph=lambda: _loaded(job, trained, keys) if graph is None else _chosen(job, graph, keys),
         comm=comm,
         make=lambda taken, kind: make_model(job, taken, kind, given),
         arrays=saved.weights,
     )
+
+
+def _chosen(job: Job, graph: Graph, keys: Container[str]) -> Graph:
+    """A graph that is given with one of its splits, if the key says which."""
+    return choose_split(graph, job.split_index) if "split_index" in keys else graph
 
 
 def _loaded(job: Job, trained: Trained, keys: dict[str, Any]) -> Graph:
