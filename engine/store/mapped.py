@@ -22,7 +22,6 @@ from graphtheta.base.binding import unbind
 from graphtheta.base.lazy_array import LazyArray
 from graphtheta.base.npy import map_npy
 
-from ...ops.parallel.buffers import empty
 from .column import Read, Ready
 
 # reads that a disk is given at the same time
@@ -100,6 +99,9 @@ class _RowRead:
     """
 
     def __init__(self, values: np.ndarray, rows: np.ndarray, sums: Sums | None):
+        # ops take longer to import than a graph to open
+        from ...ops.parallel.buffers import empty
+
         self._values = values
         self._sums = sums
         order = np.argsort(rows, kind="stable")
