@@ -611,8 +611,9 @@ def test_keys_and_options_of_another_dataset(
         .evaluate()
     )
     # other rows would be held out
-    with pytest.raises(ConfigError, match="seed=4 holds out other rows than the training with"):
-        gt.open_run("run", seed=4)
+    for key, value in {"seed": 4, "split": "random"}.items():
+        with pytest.raises(ConfigError, match=f"{key}={value} holds out other rows than the train"):
+            gt.open_run("run", **{key: value})
     assert main(["evaluate", "run", "--seed", "4"]) == 2 and main(["evaluate", "run"]) == 0
     gt.open_run("run", dataset=other, seed=4)
     # nothing reads them beside a graph

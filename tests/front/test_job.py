@@ -208,6 +208,11 @@ def test_a_preset_gives_another_model_what_it_can_use() -> None:
     assert parse("--preset", "cora-gat", "--model", "gat") == Job(**preset("cora-gat"))
 
 
+def test_the_text_of_a_dataset_wins_over_a_preset() -> None:
+    job = parse("--preset", "cora-gcn", "--dataset", "cora:split=random")
+    assert (job.split, job.normalise_features) == (Job().split, "row")
+
+
 def test_numbers_without_bounds_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"lr: got a number of \d+ bits"):
         Job(lr=10**400)

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from graphtheta.errors import ConfigError
+from graphtheta.graph.datasets.dataset import parse
 from graphtheta.models.design import COMMON, Design
 from graphtheta.models.registry import MODELS
 from graphtheta.models.user import declared, load_user
@@ -161,15 +162,18 @@ class Parser(HelpParser):
             *self.outside, {key: value for key, value in keys.items() if key in self.extra}
         )
         from_file = read_keys(others["config"], keys.get("model")) if others.get("config") else {}
-        from_preset = preset(others["preset"]) if others.get("preset") else {}
         of_user = {**from_file, **keys}
-        return SimpleNamespace(**others), {**fitting(from_preset, of_user.get("model")), **of_user}
+        of_preset = fitting(preset(others["preset"]), of_user) if others.get("preset") else {}
+        return SimpleNamespace(**others), {**of_preset, **of_user}
 
 
-def fitting(keys: dict[str, Any], model: str | None) -> dict[str, Any]:
-    """The keys of a preset that fit another model: those about data and training, and options that
-    it declares.
+def fitting(keys: dict[str, Any], of_user: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a preset that fit those of a user: not those that the text of another dataset
+    has, and of options of a model those that another model declares.
     """
+    _, written = parse(str(of_user.get("dataset", "")), {})
+    keys = {key: value for key, value in keys.items() if key not in written}
+    model = of_user.get("model")
     if model is None or model == keys.get("model"):
         return keys
     read = MODELS[model].options.model_fields if model in MODELS else {}

@@ -107,7 +107,7 @@ def open_run(
         saved = read_saved(path)
         _check_job(job, saved.job, path, keys)
         if own:
-            _check_seed(job, saved.job)
+            _check_held_out(job, saved.job)
         trained = Trained.read_from(saved.trained, str(path))
         check_trusted({"task": trained.task}, keys, str(path), trust)
         refuse_other_tasks(job, trained.kind(job).name)
@@ -180,7 +180,7 @@ def check_own_run(job: Job, weights: Path, keys: Container[str]) -> None:
     """
     saved = read_saved(weights)
     _check_job(job, saved.job, weights, keys)
-    _check_seed(job, saved.job)
+    _check_held_out(job, saved.job)
     # a graph that is given leaves the key at its default
     if job.is_default("dataset") and saved.trained:
         _check_dataset(Trained.read_from(saved.trained, str(weights)))
@@ -201,13 +201,15 @@ def _check_job(job: Job, trained: Job, weights: Path, keys: Container[str]) -> N
             )
 
 
-def _check_seed(job: Job, trained: Job) -> None:
+def _check_held_out(job: Job, trained: Job) -> None:
     """Check that splits and links by chance are those of the training, on its own dataset."""
-    if job.seed != trained.seed:
-        raise ConfigError(
-            f"seed={job.seed} holds out other rows than the training with seed={trained.seed},"
-            " which has read some of them; drop --seed, or give another --dataset"
-        )
+    for key in ("seed", *OWN):
+        value, before = getattr(job, key), getattr(trained, key)
+        if value != before:
+            raise ConfigError(
+                f"{key}={value} holds out other rows than the training with {key}={before}, which"
+                f" has read some of them; drop {flag(key)}, or give another --dataset"
+            )
 
 
 def _check_dataset(trained: Trained) -> None:
