@@ -58,7 +58,8 @@ def _rows_kernel(tile: Tile) -> Any:
         ahead = block if expands else rows
         for top in range(begin, end, block):
             bottom = min(top + block, end)
-            for k in range(0, inner, CHAIN):
+            # of half a pair alone, a part without steps
+            for k in range(0, max(inner, odd), CHAIN):
                 stop = min(k + CHAIN, inner)
                 rest = odd if stop == inner else 0
                 if expands:
