@@ -6,6 +6,11 @@
     python bench/equality.py --draws typed     relations and types, whole graphs, triples and time
     python bench/equality.py --draws values    both kinds, with values of bfloat16
 
+Features are drawn in some types; on several ranks they, and all other columns, may be those of a
+store, and small graphs are computed as large ones are in half of the jobs: values are deferred, and
+products are computed by tiles of a few rows (see ``equality_ways.py``). Their arrays end where a
+page of memory ends, so that the process ends if a kernel reads or writes behind.
+
 A job is drawn from --seed and its number (see ``equality_jobs.py`` and ``equality_typed.py``):
 graph, targets, model and options, strategy, optimiser, node partitioner, edge placement, back end
 and ranks. It trains in float64 for 2 to 4 epochs on one rank and on several. The loss of every
@@ -27,7 +32,7 @@ Ranks of a job of ``--draws values`` add in another order, and so may round a nu
 neighbour. Only the loss of their first view is compared with that of one rank, to 2^-10, and what
 each number of ranks trains is compared with the same job in float64: losses, predictions and
 parameters may be 2^-5 from those, and further by eight times of what rounding the first weights to
-bfloat16 changes there.
+bfloat16 changes there; by anything if that changes a number by more than the largest one.
 
 If the program refuses a combination, another one is drawn, and the refusal is counted; all ranks
 must refuse it with the same message.
@@ -51,6 +56,7 @@ import equality_typed
 import equality_values
 import numpy as np
 from equality_jobs import Plan
+from equality_ways import as_large, with_features
 from harness import THREAD_VARIABLES, machine, say, table
 
 import graphtheta as gt
@@ -67,6 +73,8 @@ NUDGES, FURTHER = 5, 100
 # how far rounded values may be from exact ones, in moves of weights by the last bit of a rounded
 # number, and beyond
 ROUNDED, FROM_EXACT, LAST_BIT = 8, 2**-5, 2**-8
+# how far they may move, relative to the numbers, until distances say nothing any longer
+CHAOTIC = 1.0
 MOST_SENSITIVE = 1 / 20
 ATTEMPTS = 50
 WEIGHTS = "weights "
@@ -81,6 +89,8 @@ COLUMNS = [
     "back end",
     "ranks",
     "placement",
+    "features",
+    "as large",
     "views",
     "refused",
     "difference",
@@ -114,7 +124,7 @@ def numbers(comm: Comm, plan: Plan, nudge: int = 0, by: float | None = None) -> 
     try:
         # probabilities near 0 and 1 hide differences
         job = gt.Job(**plan.keys, scores="logits")
-        graph = plan.made_graph()
+        graph = with_features(plan.made_graph(), plan.features, comm.size)
         if job.normalise_features == "standard":
             graph = graph.with_standardised_features()
         trainer = gt.Trainer(graph=graph, job=job.without_dataset(), comm=comm)
@@ -174,7 +184,10 @@ def learned_rows(trainer: gt.Trainer) -> Numbers:
 
 def on_ranks(size: int, plan: Plan, mpi: bool) -> Numbers | str:
     """The numbers of a job on so many ranks."""
-    return on_processes(size, plan) if mpi and size > 1 else run_simulated(size, numbers, plan)[0]
+    if mpi and size > 1:
+        return on_processes(size, plan)
+    with as_large(plan.is_large and size > 1):
+        return run_simulated(size, numbers, plan)[0]
 
 
 def on_processes(size: int, plan: Plan) -> Numbers | str:
@@ -214,7 +227,8 @@ def on_processes(size: int, plan: Plan) -> Numbers | str:
 def child(path: Path, plan: Plan) -> int:
     """What each process of ``on_processes`` does."""
     comm = start()
-    found = numbers(comm, plan)
+    with as_large(plan.is_large):
+        found = numbers(comm, plan)
     if comm.rank == 0:
         np.savez(path, **({"refused": np.array(found)} if isinstance(found, str) else found))
     return 0
@@ -263,7 +277,7 @@ def from_exact(exact: Plan, *rounded: Numbers) -> tuple[float, str, float]:
     }
     far, of = max(difference(x, smooth, exact.keys["lr"]) for x in rounded)
     moved = sensitivity(exact, smooth, LAST_BIT) if far > FROM_EXACT else 0.0
-    return far, of, ROUNDED * moved + FROM_EXACT
+    return far, of, ROUNDED * moved + FROM_EXACT if moved < CHAOTIC else np.inf
 
 
 def before_updates(found: Numbers) -> Numbers:
@@ -324,6 +338,8 @@ def one(seed: int, number: int, fused: float, mpi: bool, draws: str = "plain") -
         "back end": k["backend"],
         "ranks": str(plan.ranks),
         "placement": f"{k['partitioner']} {k['masters']}",
+        "features": plan.features,
+        "as large": "yes" if plan.is_large else "",
         "views": str(len(alone["loss"])),
         "refused": str(refused),
         "difference": apart,

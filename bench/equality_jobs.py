@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from equality_ways import FEATURES
 from scipy.sparse import csr_array
 
 from graphtheta.graph.data.graph import Graph
@@ -24,6 +25,8 @@ OPTIMISERS = ("adam", "adamw", "sgd", "momentum")
 TARGETS = ("classes", "labels", "values", "edges", "links")
 GRAPHS = ("sbm", "rmat", "ring", "star", "duplicates", "self loops", "isolated", "hub", "few nodes")
 RATES = {"adam": 0.01, "adamw": 0.01, "sgd": 0.01, "momentum": 0.002}
+# share of the jobs whose graph is computed as a large one
+LARGE = 0.5
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,16 @@ class Plan:
     def exact(self) -> Plan | None:
         """The same job with exact values, where those of this one are rounded on purpose."""
         return None
+
+    @property
+    def features(self) -> str:
+        """Type and place of the features on several ranks, of ``equality_ways.FEATURES``."""
+        return one(np.random.default_rng((self.seed, self.number, self.attempt, 5)), *FEATURES)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether several ranks compute the graph as a large one."""
+        return np.random.default_rng((self.seed, self.number, self.attempt, 6)).random() < LARGE
 
     def words(self) -> str:
         """The keys that differ from the defaults, as flags."""

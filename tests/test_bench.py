@@ -712,6 +712,9 @@ def test_rounded_values_that_are_far_from_exact_ones_are_at_fault(
     for rounded in ((far, exact), (exact, far)):
         distance, of, bound = equality.from_exact(plan, *rounded)
         assert distance > bound == equality.FROM_EXACT and of == "predictions"
+    # where rounding the weights moves numbers further than they are large, no distance is a fault
+    monkeypatch.setattr(equality, "sensitivity", lambda plan, alone, by: 1.5)
+    assert equality.from_exact(plan, far, exact)[2] == np.inf
 
 
 def test_a_number_that_changed_is_named(tmp_path: Path) -> None:
