@@ -1,5 +1,5 @@
 """Random jobs for ``equality.py --draws values``: the jobs of the other draws, with ``values`` of
-bfloat16 and columns that are wide enough to be rounded, of which every other graph has codes.
+bfloat16 and columns that are wide enough to be rounded.
 
 Jobs train with plain SGD, as steps of Adam have the size of the learning rate however small a
 gradient is, so that a rounding error of one decides a whole step.
@@ -16,8 +16,6 @@ import numpy as np
 from equality_jobs import Plan, one
 
 from graphtheta.base.bfloat16 import WIDE
-from graphtheta.engine.store.memory import MemoryColumn
-from graphtheta.engine.store.quantised import QuantisedColumn
 from graphtheta.graph.data.graph import Graph
 
 DRAWS = {"plain": equality_jobs.draw, "typed": equality_typed.draw}
@@ -40,10 +38,7 @@ class ValuesPlan(Plan):
 
     def made_graph(self) -> Graph:
         plan = {f.name: getattr(self, f.name) for f in fields(Plan)}
-        graph = widened(PLANS[self.of](**plan).made_graph(), self.seed)
-        if self.number % 2 or not isinstance(graph.x, np.ndarray):
-            return graph
-        return graph.replace(x=coded(graph.x))
+        return widened(PLANS[self.of](**plan).made_graph(), self.seed)
 
     def exact(self) -> ValuesPlan:
         """The same job with all values in float64."""
@@ -84,11 +79,3 @@ def widened(graph: Graph, seed: int) -> Graph:
         return graph
     shift = np.random.default_rng((seed, 4)).standard_normal(WIDE * graph.x.shape[1])
     return graph.replace(x=np.tile(graph.x, WIDE) + shift)
-
-
-def coded(x: np.ndarray) -> QuantisedColumn:
-    """Features as codes from 0 to 255."""
-    zero = x.min(axis=0, initial=0)
-    scale = (x.max(axis=0, initial=0) - zero) / 255 + np.finfo(np.float32).tiny
-    codes = np.rint((x - zero) / scale).astype(np.uint8)
-    return QuantisedColumn(MemoryColumn(codes), scale.astype(np.float32), zero.astype(np.float32))
