@@ -6,14 +6,13 @@
 Each row is a job: a graph, a strategy, a mode and a number of workers, which are processes of this
 machine. "memory" is the peak of the worker that needs most, "sent" the bytes of an epoch that the
 ledgers of all workers count for halo moves, sums of gradients and making views, and "time" the
-seconds of the first epoch, without evaluation: of the clock, and of the processors of all workers,
-which wait by polling. It is trained 8 times, or for a second, in each of --rounds processes that
-are minutes apart, and the time is the sum of the shortest time of each step (``shortest.py``);
-"spread" says how much longer the median and the 90th percentile of the epochs are. Each round
-measures the speed of the machine too, which is found in shortest steps likewise, and predicts; the
-shortest prediction counts. Errors are predicted over measured, minus 1. All views are counted.
-Processes that compile kernels are run again, since they hold more memory. Rows are written to
---out.
+seconds of the first epoch, without evaluation. It is trained 8 times, or for a second, in each of
+--rounds processes that are minutes apart, and the time is the sum of the shortest time of each step
+(``shortest.py``); "spread" says how much longer the median and the 90th percentile of the epochs
+are. Each round measures the speed of the machine too, which is found in shortest steps likewise,
+and predicts; the shortest prediction counts. Errors are predicted over measured, minus 1. All views
+are counted. Processes that compile kernels are run again, since they hold more memory. Rows are
+written to --out.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "mini": {"batch_size": 256, "fanout": "10,5"},
     "cluster": {"clusters": 8},
 }
-PREDICTED = ("memory", "sent", "seconds", "processor")
+PREDICTED = ("memory", "sent", "seconds")
 RMAT = "rmat:scale=15,edge_factor=16,features=128,classes=16"
 EPOCHS = 8
 LEAST_SECONDS = 1.0
@@ -67,8 +66,6 @@ COLUMNS = [
     "s",
     "spread",
     "s off",
-    "cpu s",
-    "cpu off",
 ]
 
 
@@ -165,7 +162,6 @@ def compared(graph: str, rounds: list[tuple[dict[str, Any], dict[str, Any]]]) ->
         "memory": max(rank["memory"] for rank in ranks),
         "sent": sum(rank["sent"] for rank in ranks),
         "seconds": float(shortest(every, "seconds").max()),
-        "processor": float(shortest(every, "processor").sum()),
     }
     epochs = [s for one in every for s in one["epochs"]]
     middle, most = np.percentile(epochs, [50, 90]) / found["seconds"] - 1
@@ -190,8 +186,6 @@ def compared(graph: str, rounds: list[tuple[dict[str, Any], dict[str, Any]]]) ->
         "s": found["seconds"],
         "spread": f"{middle:+.0%} {most:+.0%}",
         "s off": f"{off['seconds']:+.0%}",
-        "cpu s": found["processor"],
-        "cpu off": f"{off['processor']:+.0%}",
         "off": off["seconds"],
     }
 

@@ -702,7 +702,6 @@ TABLES = {
             "memory": "{MB off}",
             "bytes": "{sent off}",
             "time": "{s off}",
-            "processor": "{cpu off}",
         },
     ),
     "simulate": Table(

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.inspect.planning.machine import Machine
+from graphtheta.inspect.planning.plan import Row
 from graphtheta.inspect.planning.skeleton import skeleton
 from graphtheta.inspect.planning.work import NODES, PARTS, UPDATE_PASSES
 from graphtheta.inspect.simulation.cluster import Cluster
@@ -631,11 +632,22 @@ def test_random_jobs_with_rounded_values_are_near_exact_ones(tmp_path: Path) -> 
 def equality(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The bench as a module; there is another one of its name among the tests."""
     monkeypatch.syspath_prepend(BENCH)
-    spec = spec_from_file_location("bench_equality", BENCH / "equality.py")
+    return loaded("equality")
+
+
+def loaded(name: str) -> Any:
+    """A script as a module."""
+    spec = spec_from_file_location(f"bench_{name}", BENCH / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_plans_predict_what_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCH)
+    row = Row(**dict.fromkeys((f.name for f in fields(Row)), 0))
+    assert row.figures().keys() >= set(loaded("plan").PREDICTED)
 
 
 _found: dict[int, Any] = {}
