@@ -179,7 +179,7 @@ def rows_of(x: Any) -> Any:
     """The values of x as edges read them: ``BFLOAT16`` or a ``RowList`` if possible, otherwise as
     ``value_of``.
     """
-    rows = x.in_place if isinstance(x, StoredRows) and x.short is None else None
+    rows = x.in_place if isinstance(x, StoredRows) else None
     return operand_of(x) if rows is None else rows
 
 

@@ -17,7 +17,7 @@ def rounded(x: np.ndarray) -> np.ndarray:
     3.39e38, are infinite, and subnormal ones remain.
 
     Args:
-        x: [...], float32.
+        x: [...], float32; other numbers are converted to it first.
 
     Returns:
         [...], ``BFLOAT16``, in C order.
@@ -25,7 +25,7 @@ def rounded(x: np.ndarray) -> np.ndarray:
     from ..kernels.bfloat16 import round_bits
 
     out = empty(x.shape, BFLOAT16)
-    bits = np.ascontiguousarray(x).reshape(-1).view(np.uint32)
+    bits = np.ascontiguousarray(x, np.float32).reshape(-1).view(np.uint32)
     into = out.reshape(-1).view(np.uint16)
     by_blocks(
         lambda _, begin, end: round_bits(bits[begin:end], into[begin:end]), n=bits.size, width=1

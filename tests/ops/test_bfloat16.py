@@ -49,3 +49,10 @@ def test_layout_and_shape() -> None:
         assert short.shape == view.shape
         np.testing.assert_allclose(as_float(short), view, rtol=2**-8)
     assert as_float(x) is x
+
+
+def test_other_numbers_are_converted_first() -> None:
+    x = np.linspace(-3, 3, 13)
+    for dtype in (np.float64, np.float16):
+        same = rounded(x.astype(dtype).astype(np.float32))
+        np.testing.assert_array_equal(rounded(x.astype(dtype)), same)
