@@ -24,9 +24,10 @@ from .stored import operand_of
 from .tape import Parameter, Tape, Unrecorded, Var, current, needs_grad
 
 Run = Callable[[], list[Var]]
-# rows of an output that are compared with those of the first run, and how far numbers may be apart,
-# as a share of the largest: more than a value that is rounded to bfloat16
-ROWS, APART = 256, 2.0**-6
+# rows of an output that are compared with those of the first run
+ROWS = 256
+# how far their numbers may be apart, as a share of the largest: further than rounding to bfloat16
+APART = 2.0**-6
 
 
 class Segment:

@@ -204,7 +204,8 @@ def _check_job(job: Job, trained: Job, weights: Path, keys: Container[str]) -> N
 def _check_held_out(job: Job, trained: Job) -> None:
     """Check that splits and links by chance are those of the training, on its own dataset."""
     for key in ("seed", *OWN):
-        value, before = getattr(job, key), getattr(trained, key)
+        value = getattr(job, key)
+        before = getattr(trained, key)
         if value != before:
             raise ConfigError(
                 f"{key}={value} holds out other rows than the training with {key}={before}, which"
