@@ -127,7 +127,7 @@ class _WorkItem:
         part: The part that runs, or waits for something else than another part; None at the end.
     """
 
-    def __init__(self, run: _QueueRun[Any], number: int, channel: int):
+    def __init__(self, run: Pipeline[Any], number: int, channel: int):
         self.number = number
         self.channel = channel
         self._run = run
@@ -189,73 +189,43 @@ def _whole(item: Work[T]) -> T:
         return in_stage(COMPUTE, compute)
 
 
-class WorkQueue:
-    """Runs work items of this rank, several at a time.
+class Pipeline(Generic[T]):
+    """Some work items, shared by the threads that run them.
 
     Args:
+        work: The work items.
         comm: All ranks; they run the same work items in the same order.
-        in_flight: Largest number of active work items, at least 1; with 1 they run one after the
-            other.
+        in_flight: Largest number of active work items.
+        channels: Numbers of the channels they take in turn, at least ``in_flight``.
+        stages: The threads of each stage; empty for threads that take whatever can continue.
 
     Attributes:
-        stages: The threads of each stage, if work items are pipelined; empty for threads that take
-            whatever can continue. Each stage is in one of them. Ranks may have different ones.
-        channels: Numbers of the channels of work items.
         stalled: Seconds in which no work item could compute, because all waited for other ranks.
-
-    Collective: all ranks of comm.
     """
 
-    def __init__(self, comm: Comm, in_flight: int = 1):
-        self.comm = comm
-        self.in_flight = in_flight
-        self.stages: Sequence[StageThreads] = ()
-        self.stalled = 0.0
-        self.channels: list[int] = []
-        if in_flight > 1:
-            self.channels = comm.open_channels("views", WINDOW * in_flight)
-
-    def run(self, work: Sequence[Work[T]]) -> list[T]:
-        """Run all work items; returns their results in order.
-
-        Raises:
-            BaseException: The error of the first failing work item; the others are stopped.
-
-        Collective: all ranks of comm.
-        """
-        if self.in_flight == 1 or len(work) == 1:
-            results = []
-            for item in work:
-                with item as compute:
-                    results.append(compute())
-                # with it the view is released, before the next one is made
-                del compute
-            return results
-        self.comm.ledger.pause()
-        try:
-            return _QueueRun(self, work).finish()
-        finally:
-            self.comm.ledger.resume()
-
-
-class _QueueRun(Generic[T]):
-    """The work items of one call of ``WorkQueue.run``, shared by the threads that run them."""
-
-    def __init__(self, queue: WorkQueue, work: Sequence[Work[T]]):
+    def __init__(
+        self,
+        work: Sequence[Work[T]],
+        comm: Comm,
+        in_flight: int,
+        channels: Sequence[int],
+        stages: Sequence[StageThreads],
+    ):
         # numba takes longer to import than many programs to run
         from ...ops.parallel import pool
 
-        self.queue = queue
-        self.comm = queue.comm
+        self.comm = comm
         self.work = work
-        self.window = WINDOW * queue.in_flight
+        self.stalled = 0.0
+        self._in_flight = in_flight
+        self._channels = channels
+        self._stages = stages
         self.results: list[Any] = [None] * len(work)
         self._pool = pool
         self._threads = pool.threads()
         self._teams = [
-            _Team(min(len(bound.processors), queue.in_flight), pool.Helpers(), bound)
-            for bound in queue.stages
-        ] or [_Team(min(queue.comm.cores, queue.in_flight), pool.helpers())]
+            _Team(min(len(bound.processors), in_flight), pool.Helpers(), bound) for bound in stages
+        ] or [_Team(min(comm.cores, in_flight), pool.helpers())]
         self.team_of = {stage: team for team in self._teams for stage in team.stages}
         self.first = self.team_of[SAMPLING]
         self._done = [False] * len(work)
@@ -271,7 +241,7 @@ class _QueueRun(Generic[T]):
         """Run all work items; returns their results."""
         threads = [thread for team in self._teams for thread in team.threads]
         # the thread that called is bound to no processor, so it takes no stage
-        mine = None if self.queue.stages else threads.pop(0)
+        mine = None if self._stages else threads.pop(0)
         ended = [
             self.comm.start_thread(partial(self._work, thread), thread.name) for thread in threads
         ]
@@ -347,7 +317,7 @@ class _QueueRun(Generic[T]):
         number = self._started
         self._started += 1
         self._active += 1
-        item = _WorkItem(self, number, self.queue.channels[number % self.window])
+        item = _WorkItem(self, number, self._channels[number % len(self._channels)])
         assert item.part is not None
         return item.part
 
@@ -355,8 +325,8 @@ class _QueueRun(Generic[T]):
         i = self._started
         return (
             i < len(self.work)
-            and self._active < self.queue.in_flight
-            and (i < self.window or self._done[i - self.window])
+            and self._active < self._in_flight
+            and (i < len(self._channels) or self._done[i - len(self._channels)])
         )
 
     def _may_come(self, team: _Team) -> bool:
@@ -383,7 +353,7 @@ class _QueueRun(Generic[T]):
 
         self.comm.poll(ready, lines)
         if alone:
-            self.queue.stalled += perf_counter() - began
+            self.stalled += perf_counter() - began
         self._compute(team, 1)
 
     def _is_stuck(self) -> bool:

@@ -1,4 +1,4 @@
-"""Training steps: a work item for each group of views of an epoch, several of them pipelined.
+"""Training steps: a work item for each group of views of an epoch; they run in order or pipelined.
 
 In cooperative mode a group is one view, which all workers compute together. In independent mode it
 is one view for each worker, as far as the step has so many. A work item builds its view, waits for
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -29,12 +29,14 @@ from ..view.view import GraphView
 from .fetch import Features
 from .gradient_sum import GradientSum
 from .learned import FetchedRows, LearnedRows, OwnRows
-from .scheduler import WorkQueue, in_stage
-from .stages import FEATURES
+from .scheduler import WINDOW, Pipeline, Work, in_stage
+from .stages import FEATURES, StageThreads
 from .supply import Ahead, Foresight, ViewSupply
 from .table import LearnedTable, check_tables
 from .update import UpdateRule
 from .versions import ParameterManager
+
+T = TypeVar("T")
 
 # the watchdog gives steps less time than other code
 RUNS_STEPS = True
@@ -45,6 +47,63 @@ QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignor
 
 # a view, and the rows of tables that its passes read
 PreparedView: TypeAlias = tuple[GraphView, LearnedRows]
+
+
+class WorkQueue:
+    """Runs work items of this rank, one after the other or pipelined.
+
+    Args:
+        comm: All ranks; they run the same work items in the same order.
+        in_flight: Largest number of active work items, at least 1; with 1 they run one after the
+            other.
+
+    Attributes:
+        stages: The threads of each stage, if work items are pipelined; empty for threads that take
+            whatever can continue. Each stage is in one of them. Ranks may have different ones.
+        channels: Numbers of the channels of work items.
+        stalled: Seconds in which no work item could compute, because all waited for other ranks.
+
+    Collective: all ranks of comm.
+    """
+
+    def __init__(self, comm: Comm, in_flight: int = 1):
+        self.comm = comm
+        self.in_flight = in_flight
+        self.stages: Sequence[StageThreads] = ()
+        self.stalled = 0.0
+        self.channels: list[int] = []
+        if in_flight > 1:
+            self.channels = comm.open_channels("views", WINDOW * in_flight)
+
+    def run(self, work: Sequence[Work[T]]) -> list[T]:
+        """Run all work items; returns their results in order.
+
+        Raises:
+            BaseException: The error of the first failing work item; the others are stopped.
+
+        Collective: all ranks of comm.
+        """
+        if self.in_flight == 1 or len(work) == 1:
+            results = []
+            for item in work:
+                with item as compute:
+                    results.append(compute())
+                # with it the view is released, before the next one is made
+                del compute
+            return results
+        self.comm.ledger.pause()
+        pipeline = Pipeline(
+            work=work,
+            comm=self.comm,
+            in_flight=self.in_flight,
+            channels=self.channels[: WINDOW * self.in_flight],
+            stages=self.stages,
+        )
+        try:
+            return pipeline.finish()
+        finally:
+            self.stalled += pipeline.stalled
+            self.comm.ledger.resume()
 
 
 class Group(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 from graphtheta.engine.comm.channel import Tag
 from graphtheta.engine.comm.delayed import SlowComm
 from graphtheta.engine.runtime.start import run_main, start
-from graphtheta.engine.train.scheduler import WorkQueue
+from graphtheta.engine.train.step import WorkQueue
 
 LATENCY, BANDWIDTH = 0.1, 1e6
 

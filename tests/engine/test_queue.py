@@ -20,8 +20,9 @@ from graphtheta.engine.comm.channel import WORK_ITEM, Tag
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.train.scheduler import WorkQueue, in_stage
+from graphtheta.engine.train.scheduler import in_stage
 from graphtheta.engine.train.stages import STAGES, StageThreads
+from graphtheta.engine.train.step import WorkQueue
 from graphtheta.errors import CommError
 from graphtheta.ops.parallel import pool
 

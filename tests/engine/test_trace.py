@@ -18,7 +18,7 @@ from graphtheta.engine.comm.ledger import Ledger
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.runtime import timeline
 from graphtheta.engine.runtime.timeline import clock_offset, files_of, tracing
-from graphtheta.engine.train.scheduler import WorkQueue
+from graphtheta.engine.train.step import WorkQueue
 from graphtheta.errors import FormatError
 
 
