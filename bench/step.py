@@ -191,6 +191,7 @@ class Split:
         from graphtheta.engine.store.store import ColumnStore, PrefixReader
         from graphtheta.ops.autodiff.gradients import Gradients
         from graphtheta.ops.autodiff.primitive import PRIMITIVES
+        from graphtheta.ops.autodiff.stored import StoredRows
         from graphtheta.ops.edge import aggregator
         from graphtheta.ops.optimisers.optim import Optimiser
         from graphtheta.ops.parallel.pool import run_blocks, run_threads
@@ -214,6 +215,7 @@ class Split:
         Optimiser.step = self.timed("optimiser", Optimiser.step)
         for reader in (ColumnStore, PrefixReader):
             reader.read = self.timed("rows", reader.read)
+        StoredRows._copy = self.timed("rows", StoredRows._copy)
 
 
 def trained(keys: dict, steps: int) -> tuple[gt.Trainer, Callable[[], Any]]:

@@ -14,8 +14,7 @@ from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import TypedRows
 
 from ...ops.parallel.buffers import taken
-from ...ops.rows.by_number import take_rows
-from ...ops.rows.row_list import RowList
+from ...ops.rows.row_list import RowList, take_rows
 from .column import Coded, Column, Read, Ready, RoundedColumn, exact_column
 
 

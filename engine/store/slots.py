@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.rows.by_number import take_rows
+from ...ops.rows.row_list import take_rows
 from .column import Column
 
 # arrays begin at multiples of so many bytes

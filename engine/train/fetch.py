@@ -25,7 +25,8 @@ import scipy
 
 from graphtheta.base.sparse import is_sparse
 
-from ...ops.rows.by_number import assembled, take_rows
+from ...ops.rows.by_number import assembled
+from ...ops.rows.row_list import take_rows
 from ..comm.communicator import Comm
 from ..partition.exchange import pointers
 from ..partition.partition import Partition

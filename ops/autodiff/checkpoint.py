@@ -16,7 +16,7 @@ from graphtheta.errors import TapeError
 
 from ..parallel import buffers
 from ..rows.bfloat16 import as_float
-from ..rows.by_number import take_rows
+from ..rows.row_list import take_rows
 from .fusion import waits
 from .gradients import Gradients
 from .space import RowSpace

@@ -31,7 +31,7 @@ class StoredRows(Var):
     """The first rows of a stored column, dense and constant.
 
     Args:
-        read: Returns the first n rows as an array.
+        read: Returns the first n rows as an array; not called if they are listed.
         shape, dtype: Of the rows, [n, ...].
         listed: The same rows where they are stored, for edges, and for products if they are wide;
             None if they must be copied.
@@ -83,8 +83,12 @@ class StoredRows(Var):
         """The rows as they are in memory, or as they were read."""
         if self._stored is None:
             rows = None if self._short is None else self._short(self._shape[0])
-            self._stored = self._read(self._shape[0]) if rows is None else rows
+            self._stored = self._copy() if rows is None else rows
         return self._stored
+
+    def _copy(self) -> Any:
+        """The rows as an array, from where they are stored or as they are read."""
+        return self._read(self._shape[0]) if self._listed is None else self._listed[:]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -145,7 +149,7 @@ class StoredRows(Var):
     def cut(self, space: RowSpace) -> StoredRows:
         """The first rows, those of a space nested in this one."""
         listed = None if self._listed is None else self._listed.first(space.n)
-        return StoredRows(
+        first = StoredRows(
             read=self._read,
             shape=(space.n, *self._shape[1:]),
             dtype=self._dtype,
@@ -155,6 +159,9 @@ class StoredRows(Var):
             short=self._short,
             decoding=self._decoding,
         )
+        if isinstance(self._stored, np.ndarray):
+            first._stored = self._stored[: space.n]
+        return first
 
 
 def operand_of(x: Any) -> Any:

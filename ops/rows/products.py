@@ -28,9 +28,8 @@ from graphtheta.base.typed_rows import TypedRows
 
 from ..parallel.buffers import by_blocks, empty, run_parts
 from .bfloat16 import as_float, rounded
-from .by_number import take_rows
 from .computed import ComputedRows
-from .row_list import ArrayOrList, RowList
+from .row_list import ArrayOrList, RowList, take_rows
 
 if TYPE_CHECKING:
     from ..kernels.products.loops import Rows

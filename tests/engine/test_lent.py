@@ -10,11 +10,10 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.engine.store.memory import MemoryColumn
-from graphtheta.engine.store.store import PrefixReader
 from graphtheta.models import GAT, GCN, SAGE
 from graphtheta.ops.autodiff import fusion
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
-from graphtheta.ops.autodiff.stored import WIDE
+from graphtheta.ops.autodiff.stored import WIDE, StoredRows
 from graphtheta.ops.parallel.pool import set_threads, threads
 from graphtheta.ops.rows.products import long_product, product
 from graphtheta.ops.rows.row_list import RowList
@@ -110,13 +109,13 @@ def test_batches_of_wide_features_have_the_bits_of_a_copy(model, dropout, monkey
     wide = RNG.standard_normal((N, WIDE // 4)).astype(np.float32)
     graph = graphs.random_graph(N, 9000, x=wide)
     read = []
-    column = PrefixReader.read
+    copy = StoredRows._copy
 
-    def watched(rows, name, n):
-        read.append(n) if name == "x" else None
-        return column(rows, name, n)
+    def watched(rows):
+        read.append(rows.shape[0]) if rows.name == "node.x" else None
+        return copy(rows)
 
-    monkeypatch.setattr(PrefixReader, "read", watched)
+    monkeypatch.setattr(StoredRows, "_copy", watched)
 
     def losses():
         trainer = gt.Trainer(

@@ -23,6 +23,7 @@ from graphtheta.engine.store.store import PrefixReader
 from graphtheta.errors import UserFunctionError
 from graphtheta.graph.store.from_graph import write_store
 from graphtheta.ops.autodiff import fusion
+from graphtheta.ops.autodiff.stored import StoredRows
 
 N = 90
 UNLABELLED = dict.fromkeys(("edge_y", "edge_train", "edge_val", "edge_test"))
@@ -112,21 +113,21 @@ def test_features_that_products_read_are_decoded_in_blocks_only(
     monkeypatch.setattr(fusion, "SMALLEST", 1)
     graph = stored(tmp_path, "int8")
     read = []
-    column = PrefixReader.read
+    copy = StoredRows._copy
 
-    def watched(reader: PrefixReader, name: str, n: int) -> Any:
+    def watched(rows: StoredRows) -> Any:
         # a dry run reads columns without rows
-        read.extend([name] if n else [])
-        return column(reader, name, n)
+        read.extend([rows.name] if rows.shape[0] else [])
+        return copy(rows)
 
-    monkeypatch.setattr(PrefixReader, "read", watched)
+    monkeypatch.setattr(StoredRows, "_copy", watched)
     for model, dropout in (("gcn", 0.0), ("gcn", 0.4), ("gat", 0.4), ("sage", 0.0)):
         keys = {**MODELS[model], **BATCHES[batches], "dropout": dropout, "values": values}
         # products come before sums
         run_simulated(2, trained, graph, **keys, hidden=4, partitioner="vertex-cut")
-        assert "x" not in read, (model, dropout)
+        assert "node.x" not in read, (model, dropout)
     run_simulated(1, trained, graph, **MODELS["edges"], values=values, dropout=0.0)
-    assert "x" in read
+    assert "node.x" in read
 
 
 class Users:

@@ -17,8 +17,8 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, FormatError
 from graphtheta.graph.store.from_graph import write_store
-from graphtheta.ops.rows.by_number import take_rows
 from graphtheta.ops.rows.products import long_product, product
+from graphtheta.ops.rows.row_list import take_rows
 
 RNG = np.random.default_rng(0)
 SIZES = {"paper": 40, "author": 50, "venue": 5, "topic": 6}

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from graphtheta.base.rng import bits, key
 from graphtheta.ops.kernels import batch
 from graphtheta.ops.kernels.sampling import sample
-from graphtheta.ops.rows.by_number import take_rows
+from graphtheta.ops.rows.row_list import take_rows
 
 NONE = np.zeros(0, np.int32)
 # no group, groups without edges, a hub among small ones, as many duplicates as there are rows to

@@ -15,7 +15,7 @@ import numpy as np
 from graphtheta.base.atomic import create, remove_temporary, reopen, temporary_folder
 from graphtheta.errors import FormatError
 from graphtheta.ops.parallel.buffers import empty
-from graphtheta.ops.rows.by_number import take_rows
+from graphtheta.ops.rows.row_list import take_rows
 
 # bytes that are copied at a time, so that few pages of a file are mapped at once
 COPIED = 1 << 25

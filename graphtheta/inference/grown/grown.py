@@ -49,7 +49,7 @@ from graphtheta.inference.outputs.predictions import (
     is_all,
     named_rows,
 )
-from graphtheta.ops.rows.by_number import take_rows
+from graphtheta.ops.rows.row_list import take_rows
 from graphtheta.samplers.hidden import refuse
 
 # the array of outputs that is kept

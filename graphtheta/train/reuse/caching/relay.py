@@ -29,7 +29,8 @@ from graphtheta.engine.store.cached import RowCache
 from graphtheta.engine.store.slots import Slots
 from graphtheta.engine.train.fetch import replied
 from graphtheta.engine.train.scatter import Move
-from graphtheta.ops.rows.by_number import assembled, take_rows
+from graphtheta.ops.rows.by_number import assembled
+from graphtheta.ops.rows.row_list import take_rows
 from graphtheta.train.reuse.caching.shared_memory import mates
 
 # a key is the owner of a row, and below it the row there
