@@ -9,29 +9,31 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
-from graphtheta.base.arguments import checked
-from graphtheta.base.html import html_table
+from graphtheta.base.arguments import checked, is_whole
+from graphtheta.base.memory import total_bytes
 from graphtheta.base.npy import in_files
 from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import TypedRows
-from graphtheta.base.wording import HintsAtNames
+from graphtheta.base.wording import HintsAtNames, shown
 from graphtheta.errors import DataError
 from graphtheta.graph.data import typed, validation
-from graphtheta.graph.data.columns import Columns, check_columns, described, listed
+from graphtheta.graph.data.columns import Columns, check_columns
 from graphtheta.graph.data.scale import SCALES
 from graphtheta.graph.data.tensors import without_tensors
 from graphtheta.graph.data.typed import READOUT, RELATION, TYPE
+from graphtheta.graph.data.validation import Origin, as_array, private
 
 NODE_MASKS = ("train", "val", "test")
 EDGE_MASKS = ("edge_train", "edge_val", "edge_test")
 NODE_FIELDS = ("x", "y", *NODE_MASKS, "node_ids")
 EDGE_FIELDS = ("edge_attr", "edge_weight", "edge_y", *EDGE_MASKS)
 COLUMNS = ("node_columns", "edge_columns")
+# bytes that every worker needs per node of any graph: the owner of the node, and its row there
+NODE_BYTES = 8
 # rows of a column that are read at a time to hash its values
 ROWS_AT_ONCE = 1 << 14
 # ends of edges that are read at a time to count them
@@ -145,6 +147,10 @@ class GraphArrays(HintsAtNames):
             "folder": folder,
         }
         if isinstance(edge_index, Mapping):
+            arrays["edge_index"] = {
+                name: check_edges(pair, f"{where}: {name!r}" if where else repr(name))
+                for name, pair in arrays["edge_index"].items()
+            }
             arguments = typed.joined(n_nodes, {**arrays, **facts, "where": where})
             GraphArrays.__init__(self, **arguments)
             return
@@ -427,88 +433,6 @@ class GraphArrays(HintsAtNames):
                 "or make masks with class_split or fraction_split of graphtheta.graph.splits.nodes"
             )
 
-    def summary(self) -> dict[str, Any]:
-        """Figures for a report, in the order to print them; plain Python values."""
-        masks = {
-            field: None if getattr(self, field) is None else _sizes(getattr(self, field))
-            for field in (*NODE_MASKS, *EDGE_MASKS)
-        }
-        out_degree, in_degree = (
-            np.bincount(ends, minlength=self.n_nodes) for ends in (self.src, self.dst)
-        )
-        return {
-            "name": self.name,
-            "nodes": self.n_nodes,
-            "edges": self.n_edges,
-            "features": self.n_features,
-            "sparse features": self.has_sparse_features,
-            "edge attributes": self.n_edge_features,
-            **{
-                field.replace("_", " "): described(
-                    getattr(self, field), partial(self.categories, field.partition("_")[0])
-                )
-                for field in COLUMNS
-                if getattr(self, field)
-            },
-            "labels": self.label_kind,
-            "classes": self.n_classes,
-            **({"class names": listed(self.class_names)} if self.class_names else {}),
-            **({"splits": self.n_splits} if self.n_splits > 1 else {}),
-            "self loops": int((self.src == self.dst).sum()),
-            "isolated nodes": int(((in_degree + out_degree) == 0).sum()),
-            "mean degree": self.n_edges / self.n_nodes,
-            "largest in-degree": int(in_degree.max()),
-            "largest out-degree": int(out_degree.max()),
-            **{mask: count for mask, count in masks.items() if count is not None},
-            "bytes": self.nbytes,
-            "digest": self.digest(),
-        }
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name}: {', '.join(self._parts())})"
-
-    def _repr_html_(self) -> str:
-        kind = type(self).__name__
-        # a graph that was given no name is called a graph
-        title = kind if self.name == kind.lower() else f"{kind} {self.name}"
-        return html_table(title, (), [(part,) for part in self._parts()])
-
-    def _parts(self) -> list[str]:
-        """What the graph consists of, a short text each."""
-        parts = [f"{self.n_nodes:,} nodes", f"{self.n_edges:,} edges"]
-        parts += (
-            [
-                f"{self.n_features} {'sparse ' if self.has_sparse_features else ''}"
-                f"feature{'s' * (self.n_features != 1)}"
-            ]
-            if self.n_features
-            else []
-        )
-        if n := self.n_edge_features:
-            parts.append(f"{n} edge attribute{'s' * (n != 1)}")
-        parts += [
-            f"{field.replace('_', ' ')} {listed(list(getattr(self, field)))}"
-            for field in COLUMNS
-            if getattr(self, field)
-        ]
-        parts += (
-            [f"{self.n_classes} {'labels' if self.multilabel else 'classes'}"]
-            if self.n_classes
-            else []
-        )
-        if self.train is not None:
-            first = [
-                None if m is None else validation.splits_of(m)[:, 0]
-                for m in (self.train, self.val, self.test)
-            ]
-            sizes = "/".join("-" if m is None else str(int(m.sum())) for m in first)
-            parts.append(
-                f"split {sizes}"
-                if self.n_splits == 1
-                else f"{self.n_splits} splits, the first {sizes}"
-            )
-        return parts
-
 
 def _checked(
     arrays: Mapping[str, Any],
@@ -523,9 +447,9 @@ def _checked(
     Raises:
         ShapeError, DataError: As of ``Graph``.
     """
-    src, dst = validation.check_edges(arrays["edge_index"], where)
+    src, dst = check_edges(arrays["edge_index"], where)
     columns = arrays["node_columns"]
-    n = validation.count_nodes(
+    n = _count_nodes(
         n_nodes=n_nodes,
         arrays=(
             *(arrays[field] for field in NODE_FIELDS),
@@ -535,7 +459,7 @@ def _checked(
         dst=dst,
         where=where,
     )
-    validation.check_range(src, dst, n, where)
+    _check_range(src, dst, n, where)
     e = len(src)
     x = validation.check_features(x=arrays["x"], n=n, kind="node", field="x", where=where)
     y, n_classes, multilabel = validation.check_labels(
@@ -578,6 +502,94 @@ def _checked(
     }
 
 
+def check_edges(edge_index: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
+    """Split ``edge_index`` [2, n_edges], or a pair (src, dst), into two int64 arrays."""
+    origin = Origin(where, "edge_index")
+    if isinstance(edge_index, (tuple, list)) and len(edge_index) == 2:
+        src, dst = edge_index
+        src = as_array(src, origin)
+        dst = as_array(dst, origin)
+        if src.ndim != 1 or src.shape != dst.shape:
+            raise origin.shape(
+                f"src has shape {list(src.shape)} and dst {list(dst.shape)}",
+                "both must be [n_edges]",
+            )
+    else:
+        if not isinstance(edge_index, (np.ndarray, list, tuple)) and not hasattr(
+            edge_index, "__array__"
+        ):
+            raise origin.data(
+                f"{shown(edge_index)} is no array",
+                "give the pair (src, dst); a graph of another library is read by "
+                "gt.load(gt.import_graph(graph, to='my.store')), a file by gt.load(path)",
+            )
+        pair = as_array(edge_index, origin)
+        if pair.ndim != 2 or pair.shape[0] != 2:
+            hint = (
+                "transpose it"
+                if pair.ndim == 2 and pair.shape[1] == 2
+                else "give row 0 = sources and row 1 = destinations"
+            )
+            raise origin.shape(f"expected shape [2, n_edges], got {list(pair.shape)}", hint)
+        src, dst = pair
+    return _check_ids(src, origin, "sources"), _check_ids(dst, origin, "destinations")
+
+
+def _check_ids(ids: np.ndarray, origin: Origin, what: str) -> np.ndarray:
+    """Integer ids as int64; an empty array of any dtype is accepted."""
+    if ids.size and ids.dtype.kind not in "iu":
+        raise origin.data(
+            f"{what} have dtype {ids.dtype}",
+            "node ids must be integers; number the nodes 0..n_nodes-1 "
+            "and give the original names as node_ids",
+        )
+    if ids.size and ids.dtype == np.uint64 and int(ids.max()) > np.iinfo(np.int64).max:
+        raise origin.data(f"{what} reach {int(ids.max())}", "ids must fit into int64")
+    return private(ids.astype(np.int64, copy=False), ids)
+
+
+def _count_nodes(
+    n_nodes: Any, arrays: tuple[Any, ...], src: np.ndarray, dst: np.ndarray, where: str
+) -> int:
+    """The stated number of nodes, else the rows of the first node array given, else the largest id
+    + 1.
+    """
+    if n_nodes is not None:
+        if not is_whole(n_nodes):
+            raise Origin(where, "n_nodes").data(f"got {shown(n_nodes)}", "give a whole number")
+        return int(n_nodes)
+    for a in arrays:
+        # what has no rows is rejected by the check of its field
+        if len(getattr(a, "shape", ())):
+            return int(a.shape[0])
+        if isinstance(a, (list, tuple)):
+            return len(a)
+    return max(int(src.max(initial=-1)), int(dst.max(initial=-1))) + 1
+
+
+def _check_range(src: np.ndarray, dst: np.ndarray, n_nodes: int, where: str) -> None:
+    """Both ends of every edge lie in 0..n_nodes-1."""
+    if n_nodes < 1:
+        raise Origin(where, "n_nodes").data(
+            f"the graph has {n_nodes} nodes", "a graph needs at least one"
+        )
+    if n_nodes * NODE_BYTES > total_bytes():
+        raise Origin(where, "n_nodes").data(
+            f"the graph has {n_nodes} nodes, which do not fit into memory, and its largest node"
+            f" number is {max(int(src.max(initial=-1)), int(dst.max(initial=-1)))}",
+            "number the nodes from 0 without gaps and give the original numbers as node_ids",
+        )
+    for name, ids in (("source", src), ("destination", dst)):
+        # as unsigned numbers, negative ones are larger than any number of nodes
+        if ids.view(np.uint64).max(initial=0) < n_nodes:
+            continue
+        edge = int(np.flatnonzero((ids < 0) | (ids >= n_nodes))[0])
+        raise Origin(where, "edge_index").data(
+            f"edge {edge} has {name} {int(ids[edge])}, outside 0..{n_nodes - 1}",
+            f"the graph has {n_nodes} nodes; number them from 0, or state a larger n_nodes",
+        )
+
+
 def _attributes_apart(
     edge_attr: Any, edge_columns: Columns, meta: Mapping[str, Any], **_: Any
 ) -> Any:
@@ -602,12 +614,6 @@ def count_relations(codes: np.ndarray | None, meta: Mapping[str, Any]) -> int:
 def _rebuild(kind: type[G], fields: dict[str, Any]) -> G:
     """Rebuild a pickled graph through the constructor and its checks."""
     return kind(**fields)
-
-
-def _sizes(mask: np.ndarray) -> int | list[int]:
-    """Number of rows in a mask, in each of its splits."""
-    sizes: int | list[int] = mask.sum(axis=0).tolist()
-    return sizes
 
 
 def _blocks(column: Any) -> Iterator[np.ndarray]:

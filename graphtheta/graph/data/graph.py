@@ -1,13 +1,19 @@
-"""``gt.Graph``: a graph with its transformations and conversions."""
+"""``gt.Graph``: a graph with its transformations, conversions and descriptions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from graphtheta.base.arguments import checked
+from graphtheta.base.html import html_table
 from graphtheta.graph.data import interop, transform
-from graphtheta.graph.data.arrays import GraphArrays
+from graphtheta.graph.data.arrays import COLUMNS, EDGE_MASKS, NODE_MASKS, GraphArrays
+from graphtheta.graph.data.columns import described, listed
+from graphtheta.graph.data.validation import splits_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -185,3 +191,90 @@ class Graph(GraphArrays):
         edge_y and those of named columns.
         """
         return interop.to_networkx(self)
+
+    def summary(self) -> dict[str, Any]:
+        """Figures for a report, in the order to print them; plain Python values."""
+        masks = {
+            field: None if getattr(self, field) is None else _sizes(getattr(self, field))
+            for field in (*NODE_MASKS, *EDGE_MASKS)
+        }
+        out_degree, in_degree = (
+            np.bincount(ends, minlength=self.n_nodes) for ends in (self.src, self.dst)
+        )
+        return {
+            "name": self.name,
+            "nodes": self.n_nodes,
+            "edges": self.n_edges,
+            "features": self.n_features,
+            "sparse features": self.has_sparse_features,
+            "edge attributes": self.n_edge_features,
+            **{
+                field.replace("_", " "): described(
+                    getattr(self, field), partial(self.categories, field.partition("_")[0])
+                )
+                for field in COLUMNS
+                if getattr(self, field)
+            },
+            "labels": self.label_kind,
+            "classes": self.n_classes,
+            **({"class names": listed(self.class_names)} if self.class_names else {}),
+            **({"splits": self.n_splits} if self.n_splits > 1 else {}),
+            "self loops": int((self.src == self.dst).sum()),
+            "isolated nodes": int(((in_degree + out_degree) == 0).sum()),
+            "mean degree": self.n_edges / self.n_nodes,
+            "largest in-degree": int(in_degree.max()),
+            "largest out-degree": int(out_degree.max()),
+            **{mask: count for mask, count in masks.items() if count is not None},
+            "bytes": self.nbytes,
+            "digest": self.digest(),
+        }
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name}: {', '.join(self._parts())})"
+
+    def _repr_html_(self) -> str:
+        kind = type(self).__name__
+        # a graph that was given no name is called a graph
+        title = kind if self.name == kind.lower() else f"{kind} {self.name}"
+        return html_table(title, (), [(part,) for part in self._parts()])
+
+    def _parts(self) -> list[str]:
+        """What the graph consists of, a short text each."""
+        parts = [f"{self.n_nodes:,} nodes", f"{self.n_edges:,} edges"]
+        parts += (
+            [
+                f"{self.n_features} {'sparse ' if self.has_sparse_features else ''}"
+                f"feature{'s' * (self.n_features != 1)}"
+            ]
+            if self.n_features
+            else []
+        )
+        if n := self.n_edge_features:
+            parts.append(f"{n} edge attribute{'s' * (n != 1)}")
+        parts += [
+            f"{field.replace('_', ' ')} {listed(list(getattr(self, field)))}"
+            for field in COLUMNS
+            if getattr(self, field)
+        ]
+        parts += (
+            [f"{self.n_classes} {'labels' if self.multilabel else 'classes'}"]
+            if self.n_classes
+            else []
+        )
+        if self.train is not None:
+            first = [
+                None if m is None else splits_of(m)[:, 0] for m in (self.train, self.val, self.test)
+            ]
+            sizes = "/".join("-" if m is None else str(int(m.sum())) for m in first)
+            parts.append(
+                f"split {sizes}"
+                if self.n_splits == 1
+                else f"{self.n_splits} splits, the first {sizes}"
+            )
+        return parts
+
+
+def _sizes(mask: np.ndarray) -> int | list[int]:
+    """Number of rows in a mask, in each of its splits."""
+    sizes: int | list[int] = mask.sum(axis=0).tolist()
+    return sizes

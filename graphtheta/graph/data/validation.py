@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphtheta.base.arguments import is_whole
-from graphtheta.base.memory import total_bytes
 from graphtheta.base.npy import in_files
 from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import TypedRows
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
 
 SPARSE_BELOW = 0.25
-# bytes that every worker needs per node of any graph: the owner of the node, and its row there
-NODE_BYTES = 8
 # more classes than this, and more than nodes, are taken for codes and rejected
 MOST_CLASSES = 1 << 16
 # float32 and float64 hold all integers up to these
@@ -94,94 +90,6 @@ def private(a: np.ndarray, source: Any) -> np.ndarray:
         return frozen(a)
     source = np.asarray(source)
     return frozen(a.copy() if source.flags.writeable and np.may_share_memory(a, source) else a)
-
-
-def check_edges(edge_index: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
-    """Split ``edge_index`` [2, n_edges], or a pair (src, dst), into two int64 arrays."""
-    origin = Origin(where, "edge_index")
-    if isinstance(edge_index, (tuple, list)) and len(edge_index) == 2:
-        src, dst = edge_index
-        src = as_array(src, origin)
-        dst = as_array(dst, origin)
-        if src.ndim != 1 or src.shape != dst.shape:
-            raise origin.shape(
-                f"src has shape {list(src.shape)} and dst {list(dst.shape)}",
-                "both must be [n_edges]",
-            )
-    else:
-        if not isinstance(edge_index, (np.ndarray, list, tuple)) and not hasattr(
-            edge_index, "__array__"
-        ):
-            raise origin.data(
-                f"{shown(edge_index)} is no array",
-                "give the pair (src, dst); a graph of another library is read by "
-                "gt.load(gt.import_graph(graph, to='my.store')), a file by gt.load(path)",
-            )
-        pair = as_array(edge_index, origin)
-        if pair.ndim != 2 or pair.shape[0] != 2:
-            hint = (
-                "transpose it"
-                if pair.ndim == 2 and pair.shape[1] == 2
-                else "give row 0 = sources and row 1 = destinations"
-            )
-            raise origin.shape(f"expected shape [2, n_edges], got {list(pair.shape)}", hint)
-        src, dst = pair
-    return check_ids(src, origin, "sources"), check_ids(dst, origin, "destinations")
-
-
-def check_ids(ids: np.ndarray, origin: Origin, what: str) -> np.ndarray:
-    """Integer ids as int64; an empty array of any dtype is accepted."""
-    if ids.size and ids.dtype.kind not in "iu":
-        raise origin.data(
-            f"{what} have dtype {ids.dtype}",
-            "node ids must be integers; number the nodes 0..n_nodes-1 "
-            "and give the original names as node_ids",
-        )
-    if ids.size and ids.dtype == np.uint64 and int(ids.max()) > np.iinfo(np.int64).max:
-        raise origin.data(f"{what} reach {int(ids.max())}", "ids must fit into int64")
-    return private(ids.astype(np.int64, copy=False), ids)
-
-
-def count_nodes(
-    n_nodes: Any, arrays: tuple[Any, ...], src: np.ndarray, dst: np.ndarray, where: str
-) -> int:
-    """The stated number of nodes, else the rows of the first node array given, else the largest id
-    + 1.
-    """
-    if n_nodes is not None:
-        if not is_whole(n_nodes):
-            raise Origin(where, "n_nodes").data(f"got {shown(n_nodes)}", "give a whole number")
-        return int(n_nodes)
-    for a in arrays:
-        # what has no rows is rejected by the check of its field
-        if len(getattr(a, "shape", ())):
-            return int(a.shape[0])
-        if isinstance(a, (list, tuple)):
-            return len(a)
-    return max(int(src.max(initial=-1)), int(dst.max(initial=-1))) + 1
-
-
-def check_range(src: np.ndarray, dst: np.ndarray, n_nodes: int, where: str) -> None:
-    """Both ends of every edge lie in 0..n_nodes-1."""
-    if n_nodes < 1:
-        raise Origin(where, "n_nodes").data(
-            f"the graph has {n_nodes} nodes", "a graph needs at least one"
-        )
-    if n_nodes * NODE_BYTES > total_bytes():
-        raise Origin(where, "n_nodes").data(
-            f"the graph has {n_nodes} nodes, which do not fit into memory, and its largest node"
-            f" number is {max(int(src.max(initial=-1)), int(dst.max(initial=-1)))}",
-            "number the nodes from 0 without gaps and give the original numbers as node_ids",
-        )
-    for name, ids in (("source", src), ("destination", dst)):
-        # as unsigned numbers, negative ones are larger than any number of nodes
-        if ids.view(np.uint64).max(initial=0) < n_nodes:
-            continue
-        edge = int(np.flatnonzero((ids < 0) | (ids >= n_nodes))[0])
-        raise Origin(where, "edge_index").data(
-            f"edge {edge} has {name} {int(ids[edge])}, outside 0..{n_nodes - 1}",
-            f"the graph has {n_nodes} nodes; number them from 0, or state a larger n_nodes",
-        )
 
 
 def check_rows(a: Any, n: int, kind: str, origin: Origin) -> None:
