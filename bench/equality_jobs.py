@@ -14,8 +14,8 @@ import numpy as np
 from equality_ways import FEATURES
 from scipy.sparse import csr_array
 
+import graphtheta as gt
 from graphtheta.graph.data.graph import Graph
-from graphtheta.graph.datasets.generate import ring, rmat, sbm, star
 from graphtheta.run.job.job import ALL_NEIGHBOURS, Job
 from graphtheta.run.job.rules import flag
 
@@ -281,10 +281,12 @@ def ends_of(name: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray
     """Sources, destinations and number of nodes of a small graph."""
     seed, n = int(rng.integers(1 << 30)), int(rng.integers(20, 70))
     embedded = {
-        "sbm": lambda: sbm(n, 5 * n, classes=3, seed=seed),
-        "rmat": lambda: rmat(5 + n % 2, 4, seed=seed, symmetric=n % 3 > 0),
-        "ring": lambda: ring(n),
-        "star": lambda: star(n),
+        "sbm": lambda: gt.load("sbm", n_nodes=n, n_edges=5 * n, classes=3, graph_seed=seed),
+        "rmat": lambda: gt.load(
+            "rmat", scale=5 + n % 2, edge_factor=4, graph_seed=seed, directed=n % 3 == 0
+        ),
+        "ring": lambda: gt.load("ring", n=n),
+        "star": lambda: gt.load("star", n=n),
     }
     if name in embedded:
         graph = embedded[name]()

@@ -11,7 +11,6 @@ import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, ShapeError
 from graphtheta.graph.data.graph import Graph
-from graphtheta.graph.datasets import generate
 from graphtheta.graph.splits.links import link_parts, link_split
 from graphtheta.graph.splits.nodes import class_split, fraction_split, split_nodes
 from graphtheta.graph.splits.regions import region_of, region_split
@@ -33,7 +32,7 @@ def test_class_split_counts():
 
 
 def test_planetoid_protocol():
-    y = generate.sbm().y
+    y = gt.load("sbm").y
     train, val, test = class_split(y, 20, n_val=500, n_test=1000)
     assert (train.sum(), val.sum(), test.sum()) == (160, 500, 1000)
     assert not (train & val | val & test | train & test).any()
@@ -90,7 +89,7 @@ def test_links_held_back_are_nowhere_in_the_messages(seed, n, m):
 
 
 def test_link_split_of_an_undirected_graph():
-    g = generate.sbm()
+    g = gt.load("sbm")
     split = link_split(g, 0.1, 0.2, seed=5)
     m = g.n_edges // 2
     assert abs(split.val.shape[1] / m - 0.1) < 0.01 and abs(split.test.shape[1] / m - 0.2) < 0.01
@@ -225,7 +224,7 @@ def test_region_split_keeps_parts_apart(rng):
 
 
 def test_split_by_name():
-    g = generate.ring(60)
+    g = gt.load("ring", n=60)
     assert split_nodes(g, "public", 0, {}) is g
     assert split_nodes(g, "random", 0, {"train_per_class": 5, "val_per_class": 5}).train.sum() == 10
     for graph, kind, words in (
@@ -319,7 +318,7 @@ def test_several_splits_follow_the_rows_and_are_stored(tmp_path):
             lambda: choose_split(several(), 3),
             "there is no split 3, the graph has 3 splits, numbered from 0",
         ),
-        (lambda: choose_split(generate.ring(), 1), "the graph has one split"),
+        (lambda: choose_split(gt.load("ring"), 1), "the graph has one split"),
         (
             lambda: gt.load("sbm", split="random", split_index=1),
             "split_index has no meaning with the split 'random'",

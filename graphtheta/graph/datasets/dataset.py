@@ -41,7 +41,8 @@ class Entry:
 
     Attributes:
         about: One line for listings.
-        build: Makes the graph; called with the file's path (not for generated graphs) and options.
+        build: Makes the graph of a file; called with its path and options. That of a generated
+            graph is called with options, and returns the arguments of ``Graph``.
         file: File in the data folder; None for a generated graph.
         options: Its own options and their types.
         split: The split that ``split="auto"`` chooses.
@@ -52,7 +53,7 @@ class Entry:
     """
 
     about: str
-    build: Callable[..., Graph]
+    build: Callable[..., Any]
     file: str | None = None
     options: dict[str, type] = field(default_factory=dict)
     split: str = "public"
@@ -400,16 +401,17 @@ def build(
     check_options(name, options, entry.options)
     arguments = {k: convert(name, k, v, entry.options[k]) for k, v in options.items()}
     if entry.file is not None:
-        return entry.build(
+        graph: Graph = entry.build(
             find_file(name, entry.file, data_dir),
             **arguments,
             **({"seed": seed} if entry.seeded else {}),
         )
+        return graph
     if "graph_seed" in arguments:
         arguments["seed"] = arguments.pop("graph_seed")
     if "directed" in arguments:
         arguments["symmetric"] = not arguments.pop("directed")
-    return entry.build(**arguments)
+    return Graph(**entry.build(**arguments), name=name, where=name)
 
 
 def prepare(graph: Graph, choices: dict[str, Any]) -> Graph:

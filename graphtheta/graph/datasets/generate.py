@@ -1,12 +1,16 @@
-"""Generated graphs: made in memory from hashes only, so that every rank makes the same graph."""
+"""Generated graphs: made in memory from hashes only, so that every rank makes the same graph.
+
+Each generator returns the arguments of ``Graph``; ``gt.load`` makes the graph of them.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from graphtheta.base.rng import Purpose, bits, integers, key, normal, shuffle, uniform
 from graphtheta.errors import ConfigError
-from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.transform import first_of_each, pair_key
 from graphtheta.graph.splits.nodes import fraction_split
 
@@ -28,7 +32,7 @@ def sbm(
     edge_signal: float = 1.5,
     skew: float = 0.4,
     seed: int = 0,
-) -> Graph:
+) -> dict[str, Any]:
     """Degree-corrected stochastic block model with informative features and edge attributes.
 
     A node's block is its class. A share ``inside`` of the edges joins nodes of one block; all
@@ -52,7 +56,7 @@ def sbm(
         seed: Seed of everything but the split of :func:`graphtheta.load`.
 
     Returns:
-        An undirected graph with masks (20 % training, 20 % validation, 60 % test).
+        Arguments of an undirected graph with masks (20 % training, 20 % validation, 60 % test).
 
     Raises:
         ConfigError: Counts that are not positive, shares outside 0..1.
@@ -84,20 +88,18 @@ def sbm(
         noise = np.concatenate((noise, noise))
     ends = np.concatenate((low, high)), np.concatenate((high, low))
     train, val, test = fraction_split(n_nodes, 0.2, 0.2, seed=seed)
-    return Graph(
-        ends,
-        n_nodes,
-        x=x,
-        y=y,
-        n_classes=classes,
-        edge_attr=noise,
-        train=train,
-        val=val,
-        test=test,
-        name="sbm",
-        meta={"kind": "degree-corrected stochastic block model", "seed": seed},
-        where="sbm",
-    )
+    return {
+        "edge_index": ends,
+        "n_nodes": n_nodes,
+        "x": x,
+        "y": y,
+        "n_classes": classes,
+        "edge_attr": noise,
+        "train": train,
+        "val": val,
+        "test": test,
+        "meta": {"kind": "degree-corrected stochastic block model", "seed": seed},
+    }
 
 
 def sbm_pairs(
@@ -141,7 +143,7 @@ def rmat(
     c: float = 0.19,
     symmetric: bool = True,
     seed: int = 0,
-) -> Graph:
+) -> dict[str, Any]:
     """R-MAT graph: heavy hubs, for measuring communication volume and load balance.
 
     Labels are random and independent of the edges; features are noise plus the one-hot class.
@@ -157,7 +159,7 @@ def rmat(
         seed: Seed of everything.
 
     Returns:
-        A graph with masks (60 % training, 20 % validation, 20 % test).
+        Arguments of a graph with masks (60 % training, 20 % validation, 20 % test).
 
     Raises:
         ConfigError: A count is not positive, or a, b, c are not probabilities.
@@ -195,23 +197,21 @@ def rmat(
         normal(stream(seed, EDGE), pair_key(src, dst, n), edge_features) if edge_features else None
     )
     train, val, test = fraction_split(n, seed=seed)
-    return Graph(
-        (src, dst),
-        n,
-        x=x,
-        y=y,
-        n_classes=classes,
-        edge_attr=attr,
-        train=train,
-        val=val,
-        test=test,
-        name="rmat",
-        meta={"kind": "R-MAT", "seed": seed},
-        where="rmat",
-    )
+    return {
+        "edge_index": (src, dst),
+        "n_nodes": n,
+        "x": x,
+        "y": y,
+        "n_classes": classes,
+        "edge_attr": attr,
+        "train": train,
+        "val": val,
+        "test": test,
+        "meta": {"kind": "R-MAT", "seed": seed},
+    }
 
 
-def ring(n: int = 12, features: int = 4, *, seed: int = 0) -> Graph:
+def ring(n: int = 12, features: int = 4, *, seed: int = 0) -> dict[str, Any]:
     """Nodes in a circle, both directions; classes alternate, features and one edge attribute are
     random.
     """
@@ -219,7 +219,7 @@ def ring(n: int = 12, features: int = 4, *, seed: int = 0) -> Graph:
     nodes = np.arange(n)
     ahead = (nodes + 1) % n
     return tiny(
-        name="ring",
+        kind="ring",
         src=np.concatenate((nodes, ahead)),
         dst=np.concatenate((ahead, nodes)),
         n=n,
@@ -228,7 +228,7 @@ def ring(n: int = 12, features: int = 4, *, seed: int = 0) -> Graph:
     )
 
 
-def star(n: int = 12, features: int = 4, *, seed: int = 0) -> Graph:
+def star(n: int = 12, features: int = 4, *, seed: int = 0) -> dict[str, Any]:
     """One hub, node 0, and n - 1 leaves, both directions; classes alternate, features and one edge
     attribute are random.
     """
@@ -236,7 +236,7 @@ def star(n: int = 12, features: int = 4, *, seed: int = 0) -> Graph:
     leaves = np.arange(1, n)
     hub = np.zeros_like(leaves)
     return tiny(
-        name="star",
+        kind="star",
         src=np.concatenate((hub, leaves)),
         dst=np.concatenate((leaves, hub)),
         n=n,
@@ -245,24 +245,24 @@ def star(n: int = 12, features: int = 4, *, seed: int = 0) -> Graph:
     )
 
 
-def tiny(name: str, src: np.ndarray, dst: np.ndarray, n: int, features: int, seed: int) -> Graph:
+def tiny(
+    kind: str, src: np.ndarray, dst: np.ndarray, n: int, features: int, seed: int
+) -> dict[str, Any]:
     """A small graph for tests and examples; training, validation and test nodes alternate."""
     nodes = np.arange(n)
     attr = normal(stream(seed, EDGE), np.arange(len(src)), 1)
-    return Graph(
-        (src, dst),
-        n,
-        x=normal(stream(seed, FEATURE), nodes, features),
-        y=nodes % 2,
-        n_classes=2,
-        edge_attr=attr,
-        train=nodes % 3 == 0,
-        val=nodes % 3 == 1,
-        test=nodes % 3 == 2,
-        name=name,
-        meta={"kind": name, "seed": seed},
-        where=name,
-    )
+    return {
+        "edge_index": (src, dst),
+        "n_nodes": n,
+        "x": normal(stream(seed, FEATURE), nodes, features),
+        "y": nodes % 2,
+        "n_classes": 2,
+        "edge_attr": attr,
+        "train": nodes % 3 == 0,
+        "val": nodes % 3 == 1,
+        "test": nodes % 3 == 2,
+        "meta": {"kind": kind, "seed": seed},
+    }
 
 
 def random_features(n: int, width: int, seed: int = 0) -> np.ndarray:
