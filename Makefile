@@ -10,7 +10,7 @@ help:
 	@echo "make types      mypy, and that it saw every file"
 	@echo "make docs       the site of docs/ in .site; a warning is an error"
 	@echo "make figures    figures, listings and paths in docs/, from the source, and tables of bench/"
-	@echo "make statements statements of each area, without docstrings"
+	@echo "make statements statements of each area and package, without docstrings"
 	@echo "make test       the first stage of the tests"
 	@echo "make second     the second stage: what takes long, or needs the extra libraries"
 	@echo "make third      cases of long tables that are in no stage"
@@ -43,13 +43,21 @@ figures:
 define COUNT
 import ast, pathlib
 documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-counts = {}
-for area in ("graphtheta", "engine", "ops", "models"):
-    trees = [ast.parse(file.read_text("utf-8")) for file in pathlib.Path(area).rglob("*.py")]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    docstrings = sum(isinstance(n, documented) and ast.get_docstring(n) is not None for n in nodes)
-    counts[area] = sum(isinstance(n, ast.stmt) for n in nodes) - docstrings
-print(*(f"{area} {count:,}" for area, count in counts.items()), f"in all {sum(counts.values()):,}", sep=", ")
+areas = ("graphtheta", "engine", "ops", "models")
+counts = {folder: 0 for area in areas for folder in (area, *pathlib.Path(area).glob("*/"))}
+for area in areas:
+    for file in pathlib.Path(area).rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(file.read_text("utf-8"))))
+        docstrings = sum(isinstance(n, documented) and ast.get_docstring(n) is not None for n in nodes)
+        count = sum(isinstance(n, ast.stmt) for n in nodes) - docstrings
+        counts[area] += count
+        if len(file.parts) > 2:
+            counts[pathlib.Path(*file.parts[:2])] += count
+for folder, count in sorted(counts.items(), key=lambda one: -one[1]):
+    if count:
+        about = ast.get_docstring(ast.parse(pathlib.Path(folder, "__init__.py").read_text("utf-8")))
+        print(f"{count:7,}  {folder}/".ljust(34), " ".join(about.split("\n\n")[0].split()))
+print(f"{sum(counts[area] for area in areas):7,}  in all")
 endef
 export COUNT
 
