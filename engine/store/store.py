@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from .column import (
     Column,
     Decoding,
     Read,
+    Ready,
     Role,
     coded,
     exact_column,
@@ -52,6 +54,8 @@ class ColumnStore:
         self._readable = tuple(
             name for name, (role, _) in columns.items() if role in (Role.FEATURE, Role.LEARNED)
         )
+        # what reads of all rows returned, as it is stored, while it is in use
+        self.every = WeakValueDictionary[str, Any]()
 
     def __contains__(self, name: str) -> bool:
         return name in self._columns
@@ -131,6 +135,18 @@ class ColumnStore:
             KeyError: There is no such column.
         """
         return self._columns[name][1].read_begin(rows).end()
+
+    def read_every(self, name: str) -> Read:
+        """Begin to read all rows of a column, which are shared with others that still use them.
+
+        Raises:
+            KeyError: There is no such column.
+        """
+        every = self.every.get(name)
+        if every is None:
+            return self._columns[name][1].read_begin(None)
+        read = Ready(every)
+        return Decoding(read, self.coded(name).decode) if self.is_decoded(name) else read
 
     def exact(self, name: str, rows: np.ndarray | None = None) -> Any:
         """Rows of a column as they were given with the graph, also where models read narrower
@@ -246,12 +262,16 @@ class PrefixReader:
 
     Args:
         store: Has the columns.
-        rows: Row numbers, [n]; None for all rows, which are read again each time.
+        rows: Row numbers, [n]; None for all rows, which are read again each time unless ``holds``.
+
+    Attributes:
+        holds: Whether what was read of all rows is held, for passes that follow each other.
     """
 
     def __init__(self, store: ColumnStore, rows: np.ndarray | None):
         self._store = store
         self._rows = rows
+        self.holds = False
         self._lists: dict[str, RowList | None] = {}
         self._begun: dict[str, tuple[int, Read]] = {}
         self._read: dict[str, _Rows] = {}
@@ -271,7 +291,10 @@ class PrefixReader:
         """The first n rows of a column, [n, ...]; KeyError if there is none."""
         rows = self._ended(name, n)
         if rows.decode is not None:
-            rows = self._keep(name, _Rows(rows.decode(rows.rows)))
+            rows = _Rows(rows.decode(rows.rows))
+            # all rows are shared as they are stored
+            if self._rows is not None:
+                self._read[name] = rows
         return rows.rows if rows.rows.shape[0] == n else rows.rows[:n]
 
     def decoding(self, name: str, n: int) -> Callable[[int, int], np.ndarray] | None:
@@ -293,12 +316,12 @@ class PrefixReader:
         self._begin(name, n)
         read = self._begun.pop(name)[1]
         if isinstance(read, Decoding) and self._store.is_decoded(name):
-            return self._keep(name, _Rows(read.read.end(), read.decode))
-        return self._keep(name, _Rows(read.end()))
-
-    def _keep(self, name: str, rows: _Rows) -> _Rows:
-        """Rows for later reads; all rows of the store are read again."""
-        if self._rows is not None:
+            rows = _Rows(read.read.end(), read.decode)
+        else:
+            rows = _Rows(read.end())
+        if self._rows is None:
+            self._store.every[name] = rows.rows
+        if self.holds or self._rows is not None:
             self._read[name] = rows
         return rows
 
@@ -333,8 +356,11 @@ class PrefixReader:
         # every started read is ended, even if it is too short
         if name in self._begun:
             self._begun.pop(name)[1].end()
-        rows = None if self._rows is None else self._rows[:n]
-        self._begun[name] = n, self._store.column(name).read_begin(rows)
+        if self._rows is not None:
+            read = self._store.column(name).read_begin(self._rows[:n])
+        else:
+            read = self._store.read_every(name)
+        self._begun[name] = n, read
 
     def _reach(self, name: str) -> int:
         """How many rows were read or begun; -1 if none were."""

@@ -169,6 +169,8 @@ class GlobalBatch(Strategy):
             # a view with excluded edges depends on the epoch and is not stored
             if seeds.excluded is not None:
                 return view
+            # features in files are copied once, not in each step
+            view.node.holds = True
             self._view = view
         return self._view
 

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.store import mapped as mapped_columns
-from graphtheta.engine.store.column import Role
+from graphtheta.engine.store.column import Decoding, Role
 from graphtheta.engine.store.mapped import MappedColumn
 from graphtheta.engine.store.memory import MemoryColumn
 from graphtheta.engine.store.selected import SelectedColumn
@@ -319,15 +319,28 @@ def test_a_read_that_is_too_short_is_ended_too():
     assert slow.begun == [[5], [5, 5, 0, 8]] and slow.ended == [0, 1]
 
 
-def test_all_rows_are_read_anew_and_not_kept():
-    slow = Slow()
-    reader = store(x=(Role.FEATURE, slow)).prefixes(None)
+class Copies(Slow):
+    """A slow column, each read of which returns an array of its own."""
+
+    def read_begin(self, rows):
+        read = super().read_begin(rows)
+        return Decoding(read, np.copy)
+
+
+def test_all_rows_are_shared_while_they_are_in_use():
+    slow = Copies()
+    of = store(x=(Role.FEATURE, slow))
+    reader, other = of.prefixes(None), of.prefixes(None)
     reader.read_begin(["x"], 9)
-    assert (
-        reader.read("x", 9) is X
-        and reader.read("x", 0).shape == (0, 4)
-        and reader.read("x", 9) is X
-    )
+    x = reader.read("x", 9)
+    np.testing.assert_array_equal(x, X)
+    assert other.read("x", 9) is x and reader.read("x", 0).shape == (0, 4)
+    assert slow.begun == [None]
+    del x
+    assert np.array_equal(other.read("x", 9), X) and slow.begun == [None] * 2
+    other.holds = True
+    other.read("x", 9)
+    assert np.shares_memory(reader.read("x", 9), other.read("x", 9))
     assert slow.begun == [None] * 3 and slow.ended == [0, 1, 2]
 
 

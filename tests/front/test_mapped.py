@@ -55,6 +55,32 @@ def test_training_from_a_file_equals_training_from_memory(keys, tmp_path):
         assert found == expected and held == 0 < before
 
 
+@pytest.mark.parametrize(
+    "values, strategy, copies",
+    [("float32", "global", 1), ("bfloat16", "global", 1), ("float32", "mini", 2)],
+)
+def test_features_in_a_file_are_copied_once_for_steps_over_the_whole_graph(
+    values, strategy, copies, tmp_path, monkeypatch
+):
+    wide = np.random.default_rng(3).standard_normal((40, 24)).astype(np.float32)
+    graph = mapped(tmp_path, wide)
+    read = []
+    begin = gt.MappedColumn.read_begin
+
+    def watched(column, rows):
+        read.extend([column] if rows is not None and len(rows) == len(wide) else [])
+        return begin(column, rows)
+
+    monkeypatch.setattr(gt.MappedColumn, "read_begin", watched)
+    keys = {"batch_size": 40, "fanout": "1,1"} if strategy == "mini" else {}
+    trainer = gt.Trainer(graph=graph, strategy=strategy, values=values, dropout=0.5, **keys)
+    read.clear()
+    for epoch in range(2):
+        trainer.train_epoch(epoch)
+        trainer.measure()
+    assert len(read) == copies
+
+
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "keys",
