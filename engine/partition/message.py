@@ -115,8 +115,9 @@ class MessageBuffer:
 
     def __init__(self, layout: Layout, ptr: np.ndarray, in_place: np.ndarray | None = None):
         self._layout = layout
-        self._ptr = ptr
-        counts = np.diff(ptr)
+        # bounds of sparse rows have 32 bits, of which bytes of long messages take more
+        self._ptr = ptr.astype(np.int64, copy=False)
+        counts = np.diff(self._ptr)
         room = counts * layout.width
         # a single column has no gaps; otherwise every message begins on a cache line
         room = room if layout.alone else -(-room // buffers.LINE) * buffers.LINE

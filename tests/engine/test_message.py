@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from graphtheta.base.bfloat16 import WIDE
+from graphtheta.engine.partition import message
 from graphtheta.engine.partition.exchange import pointers
 from graphtheta.engine.partition.message import Layout, MessageBuffer, halo_scope
 
@@ -64,6 +65,15 @@ def test_several_columns_from_one_partner_stay_where_they_land(rng):
 def test_nothing_is_sent_of_no_rows():
     out, into = sent({"x": np.zeros((0, 3)), "y": np.zeros(0)}, [0, 0])
     assert out.messages() == [] and into.read()["x"].shape == (0, 3)
+
+
+@pytest.mark.parametrize("n", [2**28 + 5, 2**29 + 5])
+def test_messages_of_more_bytes_than_32_bits_count(n, monkeypatch):
+    """Their bounds may be those of sparse rows, of 32 bits. The memory is not touched."""
+    monkeypatch.setattr(message.buffers, "empty", np.empty)
+    entries = Layout({"at": np.zeros(0, np.int32), "value": np.zeros(0, np.float32)})
+    ((q, sent),) = MessageBuffer(entries, np.array([0, 0, n], np.int32)).messages()
+    assert q == 1 and sent.nbytes == 8 * n
 
 
 # ---- in 16 bits
