@@ -144,14 +144,9 @@ class _ControlTransport:
 
 
 class MpiComm(Comm):
-    """All processes started by mpiexec or srun.
+    """All processes started by mpiexec or srun."""
 
-    Args:
-        patience: Seconds that a rank may make no progress while others wait for it, as in
-            ``watchdog.Pace``.
-    """
-
-    def __init__(self, patience: float | None = None) -> None:
+    def __init__(self) -> None:
         self._eager = SHORT
         self._longest = LONGEST_SHARED
         world = MPI.COMM_WORLD
@@ -167,7 +162,6 @@ class MpiComm(Comm):
         self._transport = _ControlTransport(self._lock)
         self._watchdog = Watchdog(
             transport=self._transport,
-            patience=patience,
             activity=self._activity,
             end=self._end,
             pids=pids,
@@ -283,6 +277,12 @@ class MpiComm(Comm):
         """
         self._eager = LONG
         self._longest = LONGEST_SLEEP
+
+    def limit_pauses(self, patience: float | None) -> None:
+        """Set how long a rank may make no progress while others wait for it, as in
+        ``watchdog.Pace``.
+        """
+        self._watchdog.pace.patience = patience
 
     # -- waiting ----
 

@@ -80,6 +80,10 @@ def start() -> Comm:
         if size > 1:
             install_excepthook()
             _comm = mpi = _start_mpi(size)
+            # ranks may have different environments, and one that failed before would leave the
+            # others waiting in MPI
+            with mpi.agreed():
+                mpi.limit_pauses(read_patience(os.environ.get("GRAPHTHETA_PATIENCE", "")))
             _threads = choose_threads(mpi)
             if not _threads.crowded:
                 mpi.own_core()
@@ -177,7 +181,7 @@ def _start_mpi(size: int) -> MpiComm:
             'run pip install "graphtheta[mpich]", or load the MPI module of the cluster, or start'
             " one process without mpiexec"
         ) from error
-    comm = MpiComm(read_patience(os.environ.get("GRAPHTHETA_PATIENCE", "")))
+    comm = MpiComm()
     if comm.size == 1:
         raise CommError(
             f"{size} processes were started together, but each has an MPI world of size 1: mpi4py"

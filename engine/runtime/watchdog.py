@@ -144,7 +144,6 @@ class Watchdog:
 
     Args:
         transport: Delivers control messages to and from the watchdogs of the other ranks.
-        patience: As in ``Pace``.
         activity: Returns the operation in a channel, its number, and the stage of the ledger.
         end: Prints a text and ends all ranks.
         pids: Process ids of the ranks on this machine, by rank.
@@ -156,12 +155,12 @@ class Watchdog:
         sizes: Bytes that the communicator waits for, by a key of each wait.
         left: Whether the program of this rank has ended. The rank then waits only for the others
             to end.
+        pace: That of the rank.
     """
 
     def __init__(
         self,
         transport: ControlTransport,
-        patience: float | None,
         activity: Callable[[int | None], tuple[str, int, str]],
         end: Callable[[str], None],
         pids: dict[int, int],
@@ -174,7 +173,7 @@ class Watchdog:
         self._activity = activity
         self._end = end
         self._pids = pids
-        self._pace = Pace(patience)
+        self.pace = Pace()
         self._unresponsive: dict[int, Unresponsive] = {}
         self._stop = threading.Event()
         self._seen = monotonic()
@@ -212,7 +211,7 @@ class Watchdog:
         self._seen = now
         marks = self._marks
         self._marks = self.marks
-        self._pace.update(
+        self.pace.update(
             seconds,
             marks != self._marks,
             process.check,
@@ -256,7 +255,7 @@ class Watchdog:
             (stack for ident, stack in workers.items() if waits or not self.waits.get(ident)), []
         )
         operation, number, stage = self._activity(channel)
-        pace = self._pace
+        pace = self.pace
         if self.left:
             stack = []
             waits = True
@@ -288,7 +287,7 @@ class Watchdog:
             self.left
             or now < self._query_at
             or self.control.failed
-            or not self._pace.late(True, self._n_bytes())
+            or not self.pace.late(True, self._n_bytes())
             or not self._waiting()
         ):
             return False
@@ -312,13 +311,13 @@ class Watchdog:
         if self.control.first_to_report() and self.marks == self._marks:
             self._end(
                 report(
-                    positions, {q: r.describe() for q, r in self._unresponsive.items()}, self._pace
+                    positions, {q: r.describe() for q, r in self._unresponsive.items()}, self.pace
                 )
             )
 
     def _new_unresponsive(self, rank: int, now: float) -> Unresponsive:
         process = Liveness(self._pids[rank]) if rank in self._pids else None
-        return Unresponsive(now, process, Pace(self._pace.patience))
+        return Unresponsive(now, process, Pace(self.pace.patience))
 
 
 # ---- text of reports

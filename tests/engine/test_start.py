@@ -300,6 +300,20 @@ class TestStart:
             with pytest.raises(ConfigError, match="is not a number of seconds"):
                 read_patience(text)
 
+    @needs_mpi
+    @pytest.mark.parametrize("rank", [0, 1])
+    def test_a_wrong_variable_of_one_rank_ends_all(self, rank):
+        program = [sys.executable, PROGRAM, "status"]
+        wrong = ["env", "GRAPHTHETA_PATIENCE=long", *program]
+        first, second = (wrong if rank == q else program for q in (0, 1))
+        done = run([MPIEXEC, "-n", "1", *first, ":", "-n", "1", *second])
+        assert (done.returncode, done.stdout) == (2, "")
+        said = "" if rank == 0 else "rank 1: "
+        assert done.stderr.startswith(
+            f"rank 0/2: ConfigError: {said}GRAPHTHETA_PATIENCE='long' is not a number of seconds"
+        )
+        assert done.stderr.count("\n") == 1
+
     def test_one_rank_error_is_one_line(self):
         done = run([sys.executable, PROGRAM, "all_raise"])
         assert (done.returncode, done.stderr) == (
