@@ -17,6 +17,10 @@ from .candidates import Candidates, Frontier
 # by kind of dtype, the time of an edge that is known at any time: no cutoff is lower
 ALWAYS = {"i": int(np.iinfo(np.int64).min), "f": float(np.finfo(np.float32).min)}
 NO_EDGE = np.iinfo(np.int64).max
+# the smallest and the largest weight that float32 holds; further ones would become 0 or infinite,
+# or have no quotient in float64
+SMALLEST = float(np.finfo(np.float32).smallest_subnormal)
+LARGEST = float(np.finfo(np.float32).max)
 ADD_LOOPS = "add self loops beforehand with graph.with_self_loops(columns={{{!r}: VALUE}})"
 
 
@@ -109,7 +113,7 @@ def check_edges(
     Args:
         option: The option that names the column, for messages.
         name: The column.
-        wrong: Which of the values cannot be used, [n] bool.
+        wrong: Which of the values, as they were given, cannot be used, [n] bool.
         expected: What is expected, for messages.
 
     Raises:
@@ -122,7 +126,7 @@ def check_edges(
     comm = partition.halo_comm
     with comm.agreed():
         check_column(partition, "edge", option, name)
-    values = partition.edge.read(name)
+    values = partition.edge.exact(name)
     bad = np.flatnonzero(wrong(values))
     ids = partition.edge_gid[bad]
     own = ids.min() if len(ids) else NO_EDGE
@@ -145,7 +149,8 @@ def check_edges(
 
 
 def check_weights(partition: Partition, name: str) -> None:
-    """Check the column of the option ``weight``: finite numbers that are not negative.
+    """Check the column of the option ``weight``: numbers that are not negative, and that float32
+    holds.
 
     Raises:
         ConfigError, DataError: As ``check_edges``.
@@ -156,8 +161,8 @@ def check_weights(partition: Partition, name: str) -> None:
         partition=partition,
         option="weight",
         name=name,
-        wrong=lambda x: ~((x >= 0) & np.isfinite(x)),
-        expected="a number from 0, and not NaN or infinite",
+        wrong=lambda x: ~((x == 0) | ((x >= SMALLEST) & (x <= LARGEST))),
+        expected=f"0, or a number from {SMALLEST:.2g} to {LARGEST:.2g}",
     )
 
 

@@ -100,8 +100,7 @@ class VertexSampler:
 
         Raises:
             ConfigError: There is no such column.
-            DataError: A weight is negative or not finite, or a mask has other values than True and
-                False.
+            DataError: A weight cannot be used, or a mask has other values than True and False.
 
         Collective: all ranks of the partition.
         """

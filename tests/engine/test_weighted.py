@@ -231,14 +231,33 @@ def refused(sampler, ranks=3, **columns):
     return str(e.value)
 
 
-@pytest.mark.parametrize("value", [-1, np.nan, np.inf])
+@pytest.mark.parametrize("value", [-1, np.nan, np.inf, 1e-46, 1e300])
 def test_weights_that_are_none_are_refused(value):
-    bad = WEIGHT.copy()
+    """Also those that become 0 or infinite in float32, whatever the type of the job."""
+    bad = WEIGHT.astype(np.float64)
     bad[90:] = value
     ends = f"from node {GRAPH.src[90]} to node {GRAPH.dst[90]}"
-    message = f"weight=w: edge 90 ({ends}) has the value {float(value)}, expected a number from 0"
+    message = f"weight=w: edge 90 ({ends}) has the value {float(value)}, expected 0, or a number"
     for ranks in (1, 2, 3):
         assert message in refused(weighted((2,)), ranks=ranks, w=bad)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_weights_may_be_as_small_and_as_large_as_float32_holds(dtype):
+    limits = np.finfo(np.float32)
+    weight = np.where(np.arange(150) % 2, float(limits.smallest_subnormal), float(limits.max))
+    graph = GRAPH.replace(edge_columns={"w": weight})
+
+    def program(comm):
+        p = build_partition(graph, comm, "vertex-cut", dtype=dtype)
+        for options in ({}, {"replace": True}, {"normalise": True}):
+            sampler = weighted((3,), **options)
+            sampler.check(p)
+            (level,) = k_hop_view(p, p.masters < 20, ["in"], sampler=sampler).levels
+            for s in level.passes[0].selections:
+                assert (np.isfinite(s.weight) & (s.weight > 0)).all()
+
+    run_simulated(2, program)
 
 
 def test_columns_that_do_not_fit_are_refused():
