@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.base.atomic import atomic_file, file_errors, make_folder, remove_file
+from graphtheta.base.atomic import BEGINNINGS, atomic_file, file_errors, make_folder, remove_file
 from graphtheta.base.strict_json import to_json
 
 from ..comm.call_site import collective
@@ -110,7 +110,7 @@ def write_events(path: Path, parts: Iterable[str], about: dict[str, Any]) -> Non
         parts: Results of ``EventLog.encode``.
         about: Further entries of the file.
     """
-    with atomic_file(path) as f:
+    with atomic_file(path, BEGINNINGS["timeline"]) as f:
         f.write(
             (
                 '{"displayTimeUnit": "ms", "otherData": ' + to_json(about) + ', "traceEvents": [\n'
@@ -138,4 +138,4 @@ def _agree_writable(comm: Comm, path: Path) -> None:
         if comm.rank == 0:
             make_folder(path.parent)
             for old in files_of(path):
-                remove_file(old)
+                remove_file(old, BEGINNINGS["timeline"])

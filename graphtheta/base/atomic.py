@@ -6,8 +6,9 @@ knows its own files like this:
 - A new file is created exclusively (``O_EXCL``), so it is none that exists, and a symbolic link
   in its place is not followed. So is an existing one that is opened to write (``O_NOFOLLOW``).
 - A file is replaced by renaming a new one over it, which replaces a symbolic link and not what
-  it points to. A regular file is replaced or removed if it is empty or begins as one that
-  GraphTheta writes (``BEGINNINGS``). Pipes, devices and folders never are.
+  it points to. A regular file is replaced or removed if it is empty or begins as the new one does
+  (``BEGINNINGS``), so that no output replaces a file of a run that is none. Pipes, devices and
+  folders never are.
 - A folder that is written to before it gets its name (``FOLDER.part``) is claimed: it is new or
   empty, or ``MARKER`` in it says that GraphTheta made it, with host, process and start time. The
   marker is locked with ``flock``, which the system releases when the process dies. What an
@@ -43,23 +44,34 @@ from graphtheta.errors import FormatError
 MARKER = ".lock"
 # new files have such names until they are complete
 ASIDE = re.compile(r"\.graphtheta-[0-9a-f]{16}\.part")
-# job.yaml, metrics.jsonl, result.json, profile.json, trace.json, figures of plan and simulate and
-# of a machine, weights, .npz of values by id, report.html, pictures of gt.plot
-BEGINNINGS = re.compile(
-    rb'# Data\ndataset: |\{"epoch": \d|\{\s*"(best_epoch|seeds)": |\{\s*"ranks":'
-    rb' ?\d+,\s*"epochs"|\{"displayTimeUnit": "ms", "otherData": '
-    rb'|\[\s*\{\s*"strategy": |\{\s*"cluster": |\{\s*"seconds":'
-    rb' \[|\{\s*"downloaded": |.{8}\{"__metadata__":\{"(job|checksums?)":|PK\x03\x04.{26}id\.npy'
-    rb'|<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="generator"'
-    rb' content="graphtheta">|<!-- graphtheta -->\n<svg ',
-    re.DOTALL,
-)
+# how files begin, as patterns by what they are
+BEGINNINGS = {
+    "job": rb"# Data\ndataset: ",
+    "metrics": rb'\{"epoch": \d',
+    "result": rb'\{\s*"(best_epoch|seeds)": ',
+    "profile": rb'\{\s*"ranks": ?\d+,\s*"epochs"',
+    "timeline": rb'\{"displayTimeUnit": "ms", "otherData": ',
+    "weights": rb'.{8}\{"__metadata__":\{"(job|checksums?)":',
+    "plan": rb'\[\s*\{\s*"strategy": ',
+    "simulation": rb'\{\s*"cluster": ',
+    "machine": rb'\{\s*"seconds": \[',
+    "runs": rb'\{\s*"runs": \[',
+    "download": rb'\{\s*"downloaded": ',
+    "page": rb'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="generator"'
+    rb' content="graphtheta">',
+    "svg": rb"<!-- graphtheta -->\n<svg ",
+}
+# names of predicted values, and of what may be written beside them
+PREDICTED = ("prediction", "probability")
+CHOSEN = ("class", "confidence", "label", "split")
+# begins no file that exists: for one in a folder of its own, or that is never replaced
+NEW = rb"(?!)"
 # bytes of a file that are compared with them
 COMPARED = 1 << 12
 
 
 class NotOurs(OSError):
-    """Something that GraphTheta did not write is where it would write."""
+    """Something that is not replaced is where GraphTheta would write."""
 
     def __init__(self, path: Path, what: str):
         super().__init__(EEXIST, f"{what}, which is left as it is", str(path))
@@ -67,6 +79,22 @@ class NotOurs(OSError):
 
 class Taken(OSError):
     """Another process writes to a folder."""
+
+
+def beginning_of_values(name: str, ending: str) -> bytes:
+    """How a file with values by id begins, as a pattern: with the name of the first array, or with
+    the titles of the columns.
+
+    Args:
+        name: Of the values.
+        ending: ".npz" or ".csv".
+    """
+    names = "|".join((*PREDICTED, *CHOSEN) if name in PREDICTED else (re.escape(name),))
+    if ending == ".npz":
+        # the ids were first in those of earlier versions
+        return rf"PK\x03\x04.{{26}}({names}|id)\.npy".encode()
+    ids = r'("?id"?|"?id_0"?(,"?id_\d"?)+)'
+    return rf'{ids},"?({names})("|_|\n|,)'.encode()
 
 
 def unwritable(
@@ -104,15 +132,15 @@ def file_errors(
 
 
 @contextmanager
-def atomic_file(path: Path, begins: bytes = b"") -> Iterator[BinaryIO]:
+def atomic_file(path: Path, begins: bytes) -> Iterator[BinaryIO]:
     """Open a temporary file, which replaces ``path`` when the block ends without an error.
 
     Args:
         path: The file.
-        begins: A pattern of bytes; a file that begins so may be replaced too.
+        begins: A pattern of bytes; a file is replaced if it begins so.
 
     Raises:
-        NotOurs: ``path`` is something that GraphTheta did not write.
+        NotOurs: ``path`` is something else.
         OSError: It cannot be written; ``path`` is unchanged.
     """
     check_replaceable(path, begins)
@@ -133,26 +161,28 @@ def atomic_file(path: Path, begins: bytes = b"") -> Iterator[BinaryIO]:
 def write_json(
     path: Path | str,
     value: object,
+    begins: bytes,
     what: str,
     remedy: str = "free disk space or make the folder writable",
 ) -> None:
-    """Write a value as indented JSON in place of a file; ``what`` and ``remedy`` are as of
-    ``unwritable``.
+    """Write a value as indented JSON in place of a file; ``begins`` is as of ``atomic_file``, and
+    ``what`` and ``remedy`` are as of ``unwritable``.
 
     Raises:
         FormatError: It cannot be written.
     """
-    with file_errors(path, what, remedy), atomic_file(Path(path)) as file:
+    with file_errors(path, what, remedy), atomic_file(Path(path), begins) as file:
         file.write((to_json(value, indent=1) + "\n").encode())
 
 
-def started_file(path: Path) -> BinaryIO:
-    """A new file that has replaced ``path`` and is written from now on.
+def started_file(path: Path, begins: bytes) -> BinaryIO:
+    """A new file that has replaced ``path`` and is written from now on; arguments as of
+    ``atomic_file``.
 
     Raises:
         OSError: As of ``atomic_file``.
     """
-    check_replaceable(path)
+    check_replaceable(path, begins)
     aside = _aside(path)
     file = create(aside)
     try:
@@ -182,8 +212,9 @@ def reopen(path: Path | str) -> BinaryIO:
     return open(path, "r+b", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW))
 
 
-def check_replaceable(path: Path, begins: bytes = b"") -> None:
-    """Check that a path is free, a symbolic link, or an own file; arguments as of ``atomic_file``.
+def check_replaceable(path: Path, begins: bytes) -> None:
+    """Check that a path is free, a symbolic link, or a file that is replaced; arguments as of
+    ``atomic_file``.
 
     Raises:
         NotOurs: It is something else.
@@ -196,24 +227,24 @@ def check_replaceable(path: Path, begins: bytes = b"") -> None:
         return
     if not stat.S_ISREG(mode):
         raise NotOurs(path, f"there is a {'folder' if stat.S_ISDIR(mode) else 'pipe or device'}")
-    foreign = NotOurs(path, "there is a file that graphtheta did not write")
+    other = NotOurs(path, "there is a file of another kind")
     try:
         with path.open("rb") as file:
             head = file.read(COMPARED)
     except PermissionError:
-        raise foreign from None
-    if head and not BEGINNINGS.match(head) and not (begins and re.match(begins, head)):
-        raise foreign
+        raise other from None
+    if head and not re.match(begins, head, re.DOTALL):
+        raise other
 
 
-def remove_file(path: Path) -> None:
-    """Remove an own file or a link, if there is one.
+def remove_file(path: Path, begins: bytes) -> None:
+    """Remove an own file or a link, if there is one; arguments as of ``atomic_file``.
 
     Raises:
         NotOurs: It is something else.
         OSError: It cannot be removed.
     """
-    check_replaceable(path)
+    check_replaceable(path, begins)
     path.unlink(missing_ok=True)
 
 

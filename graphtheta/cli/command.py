@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import graphtheta
-from graphtheta.base.atomic import write_json
+from graphtheta.base.atomic import BEGINNINGS, write_json
 from graphtheta.base.console import amount, figure, pairs, say, table
 from graphtheta.base.logger import logger, start_logging
 from graphtheta.cli.rounding import halo_error
@@ -102,7 +102,7 @@ def report_seeds(job: Job, results: Sequence[Result], ranks: int) -> None:
         **positive_entry(", ".join(positive)),
         **job.evaluation_entry,
     }
-    write_json(job.folder / RESULT_FILE, record, "the results")
+    write_json(job.folder / RESULT_FILE, record, BEGINNINGS["result"], "the results")
 
 
 def train_once(job: Job, comm: Comm) -> Result:

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import graphtheta
-from graphtheta.base.atomic import check_replaceable, file_errors
+from graphtheta.base.atomic import BEGINNINGS, check_replaceable, file_errors
 from graphtheta.base.cgroup import cpu_quota
 from graphtheta.base.console import amount, say
 from graphtheta.base.memory import available_bytes, total_bytes
@@ -163,7 +163,7 @@ def measure(path: Path) -> int:
     from graphtheta.inspect.planning.machine import machine, write
 
     with file_errors(path, "the speed of this machine", "give another file with --measure"):
-        check_replaceable(path)
+        check_replaceable(path, BEGINNINGS["machine"])
         speed = machine(again=True)
         write(speed, path)
     say(

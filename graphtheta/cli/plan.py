@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from graphtheta.analytics.features import with_structural_features
-from graphtheta.base.atomic import check_replaceable, file_errors, write_json
+from graphtheta.base.atomic import BEGINNINGS, check_replaceable, file_errors, write_json
 from graphtheta.base.console import say
 from graphtheta.base.logger import start_logging
 from graphtheta.base.wording import did_you_mean
@@ -76,7 +76,7 @@ def plan(argv: list[str], ready: bool = False) -> Program:
 
     if options.json:
         with file_errors(options.json, *FIGURES):
-            check_replaceable(Path(options.json))
+            check_replaceable(Path(options.json), BEGINNINGS["plan"])
 
     def program() -> int | None:
         from graphtheta.ops.compile.jit import n_compiled
@@ -111,7 +111,7 @@ def plan(argv: list[str], ready: bool = False) -> Program:
         if again or (n_compiled() and not ready):
             return apart(argv)
         if options.json:
-            write_json(options.json, [row.figures() for row in rows], *FIGURES)
+            write_json(options.json, [row.figures() for row in rows], BEGINNINGS["plan"], *FIGURES)
         for line in lines:
             say(line)
         say(report(rows, limit, speed))

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphtheta.base.atomic import atomic_file, check_replaceable, file_errors, make_folder
+from graphtheta.base.atomic import (
+    BEGINNINGS,
+    atomic_file,
+    check_replaceable,
+    file_errors,
+    make_folder,
+)
 from graphtheta.base.console import printable, say
 from graphtheta.engine.runtime.start import launched
 from graphtheta.inspect.reports.page import page
@@ -48,9 +54,9 @@ def report(argv: list[str]) -> int:
     path = Path(options.to or folder / REPORT_FILE)
     run = read_run(folder)
     with file_errors(path, "the page", "choose another with --to"):
-        check_replaceable(path)
+        check_replaceable(path, BEGINNINGS["page"])
         make_folder(path.parent)
-        with atomic_file(path) as file:
+        with atomic_file(path, BEGINNINGS["page"]) as file:
             file.write(printable(page(run)).encode())
     say(f"report in {path}")
     return 0

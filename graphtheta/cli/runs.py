@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphtheta.base.atomic import write_json
+from graphtheta.base.atomic import BEGINNINGS, write_json
 from graphtheta.base.console import say
 from graphtheta.engine.runtime.start import launched
 from graphtheta.inspect.reports.runs import compare_runs
@@ -40,6 +40,12 @@ def runs(argv: list[str]) -> int:
         return 0
     comparison = compare_runs(Path(options.folder))
     if options.json:
-        write_json(options.json, comparison.plain(), "the comparison", "choose another with --json")
+        write_json(
+            path=options.json,
+            value=comparison.plain(),
+            begins=BEGINNINGS["runs"],
+            what="the comparison",
+            remedy="choose another with --json",
+        )
     say(comparison.text())
     return 0

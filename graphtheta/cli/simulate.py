@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from graphtheta.analytics.features import with_structural_features
-from graphtheta.base.atomic import check_replaceable, file_errors, write_json
+from graphtheta.base.atomic import BEGINNINGS, check_replaceable, file_errors, write_json
 from graphtheta.base.console import say
 from graphtheta.base.costs import POST
 from graphtheta.base.logger import start_logging
@@ -76,6 +76,7 @@ def simulate(argv: list[str]) -> Program:
             write_json(
                 options.json,
                 {"cluster": asdict(cluster), "points": [point.figures() for point in points]},
+                BEGINNINGS["simulation"],
                 *FIGURES,
             )
         say(report(points, cluster))
@@ -174,7 +175,7 @@ def _check(options: SimpleNamespace) -> None:
     """Refuse a link that is none, and files that are not replaced."""
     link(options.link)
     for path, *about, begins in (
-        (options.json, *FIGURES, b""),
+        (options.json, *FIGURES, BEGINNINGS["simulation"]),
         (options.plot, *PICTURE, BEGINNING),
     ):
         if path:

@@ -219,7 +219,7 @@ def test_a_file_of_the_user_is_not_replaced(
     assert main([*flag.split(), "mine.svg"]) == 1
     err = capsys.readouterr().err
     assert (
-        "did not write, which is left as it is; move it away, or give another file with --" in err
+        "of another kind, which is left as it is; move it away, or give another file with --" in err
     )
     assert "mine.svg: the " in err
     assert Path("mine.svg").read_text() == "mine"

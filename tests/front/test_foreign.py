@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import graphtheta as gt
 from graphtheta.__main__ import main
-from graphtheta.base.atomic import NotOurs, check_replaceable
+from graphtheta.base.atomic import BEGINNINGS, NotOurs, check_replaceable
 
 GRAPH = "sbm:n_nodes=120,n_edges=700,classes=3,features=4"
 SMALL = ["--dataset", GRAPH, "--hidden", "4", "--epochs", "2", "--backend", "reference"]
@@ -101,6 +102,18 @@ COMMANDS: dict[str, list[str]] = {
     "analyse parts": ["analyse", "pagerank", "--dataset", GRAPH, "--format", "csv", "--to", "out"],
 }
 MINE = b"of somebody else\n"
+ONE = ["--dataset", GRAPH, "--hidden", "4", "--backend", "reference", "--workers", "1"]
+# commands that write the file whose name follows, and the ending of the name
+OUTPUTS: dict[str, tuple[list[str], str]] = {
+    "plan": (["plan", *ONE, "--strategies", "global", "--json"], ".json"),
+    "simulate": (["simulate", *ONE, "--json"], ".json"),
+    "plot": (["simulate", *ONE, "--plot"], ".svg"),
+    "runs": (["runs", ".", "--json"], ".json"),
+    "report": (["report", "run", "--to"], ".html"),
+    "predict": (["predict", "run", "--to"], ".csv"),
+    "embed": (["predict", "run", "--embed", "--to"], ".npz"),
+    "analyse": (["analyse", "degree", "--dataset", GRAPH, "--to"], ".npz"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -231,6 +244,35 @@ def test_weights_of_all_versions_are_known(key: str, tmp_path: Path) -> None:
     path.write_bytes(len(header).to_bytes(8, "little") + header)
     if key == "format":
         with pytest.raises(NotOurs):
-            check_replaceable(path)
+            check_replaceable(path, BEGINNINGS["weights"])
     else:
-        check_replaceable(path)
+        check_replaceable(path, BEGINNINGS["weights"])
+
+
+@pytest.mark.usefixtures("without_charts")
+@pytest.mark.second
+def test_an_output_replaces_nothing_but_an_earlier_one(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(made, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    assert main(["report", "run"]) == 0
+    own = {name: Path(f"{name}{ending}") for name, (_, ending) in OUTPUTS.items()}
+    for name, (words, _) in OUTPUTS.items():
+        for _ in range(2):
+            assert main([*words, str(own[name])]) == 0, name
+    files = {path: path.read_bytes() for path in [*own.values(), *Path("run").glob("*.*")]}
+    # an earlier output of the same kind
+    of_run = {"report": Path("run/report.html"), "predict": Path("run/predictions.npz")}
+    commands = {name: words for name, (words, _) in OUTPUTS.items()}
+    commands["doctor"] = ["doctor", "--measure"]
+    for name, words in commands.items():
+        for path in files:
+            if path not in (own.get(name), of_run.get(name)):
+                assert main([*words, str(path)]) != 0, (name, path)
+    trainer = gt.Trainer(dataset=GRAPH, hidden=4, backend="reference")
+    for path in files:
+        if path.name != "weights.safetensors":
+            with pytest.raises(gt.GraphThetaError, match=f"{path}: the weights cannot be written"):
+                trainer.save(path)
+    assert {path: path.read_bytes() for path in files} == files

@@ -32,6 +32,7 @@ from tqdm import tqdm
 
 from graphtheta.base import private
 from graphtheta.base.atomic import (
+    BEGINNINGS,
     Taken,
     check_replaceable,
     claim,
@@ -126,14 +127,19 @@ def obtained(
         if path.exists():
             check_unchanged(path, record)
             return Downloaded(path, (), bool(record))
-        check_replaceable(record_of(path))
+        check_replaceable(record_of(path), BEGINNINGS["download"])
         names = [file, *(raw.name for raw in FACTS[name].files)]
         with workspace(folder / f"{file}.part", names) as part:
             received = received_files(name=name, source=source, part=part, record=record)
             check_graph(name, part, received)
             own = {"n_bytes": (part / file).stat().st_size, "sha256": sha256_of(part / file)}
             content = {"downloaded": name, **own, "files": [asdict(one) for one in received]}
-            write_json(record_of(path), content, "the record of the download")
+            write_json(
+                path=record_of(path),
+                value=content,
+                begins=BEGINNINGS["download"],
+                what="the record of the download",
+            )
             rename_own(part / file, path)
     return Downloaded(path, received, True)
 

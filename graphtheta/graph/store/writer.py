@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from graphtheta.base.atomic import (
+    NEW,
     Taken,
     atomic_file,
     claim,
@@ -335,7 +336,7 @@ class StoreWriter:
         }
 
     def _publish(self, text: str) -> None:
-        with atomic_file(self._part / FILE) as f:
+        with atomic_file(self._part / FILE, NEW) as f:
             f.write(text.encode())
         publish(self._part, self.folder)
         self._unlock()

@@ -21,7 +21,14 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graphtheta.base.atomic import atomic_file, make_new_folder, publish, remove_folder, remove_new
+from graphtheta.base.atomic import (
+    NEW,
+    atomic_file,
+    make_new_folder,
+    publish,
+    remove_folder,
+    remove_new,
+)
 from graphtheta.base.regular import read_regular
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, FormatError
@@ -238,7 +245,7 @@ def _finish(folder: Path, aside: Path, mark: Mark) -> None:
                 f"{aside}: rank 0 does not find the part of worker {k}; choose a folder on a file"
                 " system that all workers share"
             )
-    with atomic_file(aside / MARK) as file:
+    with atomic_file(aside / MARK, NEW) as file:
         file.write((mark.model_dump_json(indent=1) + "\n").encode())
     if folder.exists():
         remove_folder(folder, NAMES)

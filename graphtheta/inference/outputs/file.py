@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from graphtheta.base.atomic import atomic_file, check_replaceable, file_errors, make_folder
+from graphtheta.base.atomic import (
+    atomic_file,
+    beginning_of_values,
+    check_replaceable,
+    file_errors,
+    make_folder,
+)
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError
 from graphtheta.inference.outputs.formats import FORMATS, OutputRows, write_csv
 
 FILE_ENDINGS = (".npz", ".csv")
-# names of predicted values, and of what may be written beside them
-PREDICTED = ("prediction", "probability")
-CHOSEN = ("class", "confidence", "label", "split")
 
 
 def check_name(path: Path, form: str | None) -> None:
@@ -45,8 +47,8 @@ def write_file(path: Path, rows: OutputRows) -> None:
     """Write all rows.
 
     Args:
-        path: .npz (arrays ``id``, the fields by name, and ``columns`` if the values have names) or
-            .csv (a line for each row).
+        path: .npz (arrays of the fields by name, ``id``, and ``columns`` if the values have names)
+            or .csv (a line for each row).
         rows: The rows.
 
     Raises:
@@ -54,9 +56,9 @@ def write_file(path: Path, rows: OutputRows) -> None:
     """
     with file_errors(path, "the file"):
         make_folder(path.parent)
-        with atomic_file(path, beginning(rows.name)) as file:
+        with atomic_file(path, beginning_of_values(rows.name, path.suffix)) as file:
             if path.suffix == ".npz":
-                arrays: dict[str, Any] = {"id": rows.ids, **rows.fields}
+                arrays: dict[str, Any] = {**rows.fields, "id": rows.ids}
                 arrays |= {"columns": np.array(rows.columns)} if rows.columns else {}
                 np.savez_compressed(file, **arrays)
             else:
@@ -88,11 +90,4 @@ def check_free_name(path: Path, name: str) -> None:
         FormatError: Something else has its name.
     """
     with file_errors(path, "the file"):
-        check_replaceable(path, beginning(name))
-
-
-def beginning(name: str) -> bytes:
-    """How a CSV file with values of a name begins: with the titles of its columns, as a pattern."""
-    ids = r'("?id"?|"?id_0"?(,"?id_\d"?)+)'
-    values = "|".join(map(re.escape, PREDICTED if name in PREDICTED else (name,)))
-    return rf'{ids}(,"?({"|".join(CHOSEN)})"?)*,"?({values}|{"|".join(CHOSEN)})("|_|\n|,)'.encode()
+        check_replaceable(path, beginning_of_values(name, path.suffix))

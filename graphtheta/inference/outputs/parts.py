@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from graphtheta.base.atomic import atomic_file, publish, remove_folder, rename_own
+from graphtheta.base.atomic import NEW, atomic_file, publish, remove_folder, rename_own
 from graphtheta.base.regular import read_regular
 from graphtheta.base.strict_json import to_json
 from graphtheta.engine.comm.communicator import Comm
@@ -104,7 +104,7 @@ class PartFolder:
         for ending, write in files_of(self._form, rows).items():
             path = self._aside / f"part-{self._comm.rank:05}-of-{self._comm.size:05}{ending}"
             try:
-                with atomic_file(path) as file:
+                with atomic_file(path, NEW) as file:
                     write(file, rows)
             except ValueError as error:
                 raise FormatError(
@@ -122,7 +122,7 @@ class PartFolder:
                     f"{path}: a worker wrote {file['bytes']} bytes to this file, which rank 0 does"
                     " not find; choose a folder on a file system that all workers share"
                 )
-        with atomic_file(self._aside / MARK) as stream:
+        with atomic_file(self._aside / MARK, NEW) as stream:
             stream.write((to_json(mark, indent=1) + "\n").encode())
         if self._old.exists():
             # a job was killed after it had moved it there

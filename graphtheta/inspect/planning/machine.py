@@ -20,7 +20,7 @@ from time import perf_counter, process_time
 
 import numpy as np
 
-from graphtheta.base.atomic import atomic_file
+from graphtheta.base.atomic import BEGINNINGS, atomic_file
 from graphtheta.base.costs import BYTE, COLLECTIVE, LATENCY, MESSAGE, POST, WIRE
 from graphtheta.base.regular import read_regular
 from graphtheta.base.strict_json import to_json
@@ -166,7 +166,7 @@ def _stored() -> Path:
 
 def write(speed: Machine, path: Path) -> None:
     """Write the speed of a machine to a file."""
-    with atomic_file(path) as f:
+    with atomic_file(path, BEGINNINGS["machine"]) as f:
         f.write((to_json(asdict(speed), indent=1) + "\n").encode())
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graphtheta.base.arguments import checked
-from graphtheta.base.atomic import atomic_file, file_errors, make_folder
+from graphtheta.base.atomic import BEGINNINGS, atomic_file, file_errors, make_folder
 from graphtheta.base.console import printable
 from graphtheta.base.wording import did_you_mean, shown
 from graphtheta.engine.runtime.start import launched
@@ -76,14 +76,15 @@ class Curves:
             raise ConfigError(f"{path}: a picture is saved as .svg or .html; choose such a name")
         if launched()[0]:
             return
+        kind = "svg" if path.suffix == ".svg" else "page"
         text = (
             f"<!-- graphtheta -->\n{self.svg.replace('<svg', f'<svg {XMLNS}', 1)}"
-            if path.suffix == ".svg"
+            if kind == "svg"
             else PAGE.format(title=escape(", ".join(self.runs)), body=self._repr_html_())
         )
         with file_errors(path, "the picture", "choose another name"):
             make_folder(path.parent)
-            with atomic_file(path) as file:
+            with atomic_file(path, BEGINNINGS[kind]) as file:
                 file.write(printable(text).encode())
 
 

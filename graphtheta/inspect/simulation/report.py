@@ -13,7 +13,7 @@ from graphtheta.inspect.simulation.simulate import Point
 
 # what says in a picture of a format that graphtheta made it, and how such a file begins
 MADE_BY = {".png": "Software", ".svg": "Creator"}
-BEGINNING = rb"(?s).{0,2000}graphtheta"
+BEGINNING = rb"(\x89PNG|<\?xml).{0,2000}graphtheta"
 # what is written, and what to do if it cannot be
 PICTURE = ("the picture", "give another file with --plot")
 HEADER = (

@@ -9,7 +9,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from graphtheta.base.atomic import NotOurs, check_replaceable, file_errors
+from graphtheta.base.atomic import (
+    BEGINNINGS,
+    NotOurs,
+    beginning_of_values,
+    check_replaceable,
+    file_errors,
+)
 from graphtheta.base.console import say
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
@@ -21,7 +27,16 @@ from graphtheta.run.job.job import Job
 from graphtheta.run.job.keyfile import JOB_FILE
 from graphtheta.run.job.run_files import METRICS_FILE, PREDICTIONS_FILE, PROFILE_FILE, RESULT_FILE
 
-FILES = (JOB_FILE, METRICS_FILE, RESULT_FILE, PROFILE_FILE, WEIGHTS, PREDICTIONS_FILE, TRACE_FILE)
+# how the files of a run begin, by name; see ``graphtheta.base.atomic``
+BEGINNING_OF = {
+    JOB_FILE: BEGINNINGS["job"],
+    METRICS_FILE: BEGINNINGS["metrics"],
+    RESULT_FILE: BEGINNINGS["result"],
+    PROFILE_FILE: BEGINNINGS["profile"],
+    WEIGHTS: BEGINNINGS["weights"],
+    PREDICTIONS_FILE: beginning_of_values("prediction", Path(PREDICTIONS_FILE).suffix),
+    TRACE_FILE: BEGINNINGS["timeline"],
+}
 # below the folder of a job with several seeds
 SEED = "seed-"
 OTHERWISE = (
@@ -100,7 +115,8 @@ def holds_run(folder: Path) -> bool:
     """Whether there is anything of a run in a folder, or runs of several seeds."""
     with file_errors(folder, "the run", "choose another folder with --out"):
         return any(
-            any((one / name).is_file() for name in FILES) or bool(steps_in(one / CHECKPOINTS))
+            any((one / name).is_file() for name in BEGINNING_OF)
+            or bool(steps_in(one / CHECKPOINTS))
             for one in (folder, *folder.glob(f"{SEED}*"))
         )
 
@@ -190,7 +206,8 @@ def check_run_folder(folder: Path, resumes: bool) -> None:
     with file_errors(folder, "the run", "choose another folder with --out"):
         if folder.exists() and not folder.is_dir():
             raise NotOurs(folder, "there is a file")
-        paths = (*(folder / name for name in FILES), *files_of(folder / TRACE_FILE))
-        for path in paths:
-            check_replaceable(path)
+        for name, begins in BEGINNING_OF.items():
+            check_replaceable(folder / name, begins)
+        for timeline in files_of(folder / TRACE_FILE):
+            check_replaceable(timeline, BEGINNING_OF[TRACE_FILE])
         check_own(folder / CHECKPOINTS, resumes)

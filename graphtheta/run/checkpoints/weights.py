@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphtheta.base.atomic import atomic_file, file_errors, make_folder
+from graphtheta.base.atomic import BEGINNINGS, atomic_file, file_errors, make_folder
 from graphtheta.base.strict_json import to_json
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.run.checkpoints.tensors import checksum, read_tensors, write_tensors
@@ -62,7 +62,7 @@ def write_weights(
         if failure is not None:
             raise failure
         make_folder(path.parent)
-        with atomic_file(path) as f:
+        with atomic_file(path, BEGINNINGS["weights"]) as f:
             write_tensors(f, weights, {**texts, "checksum": _of_texts(texts)})
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from graphtheta.base.atomic import atomic_file, file_errors
+from graphtheta.base.atomic import BEGINNINGS, atomic_file, file_errors
 from graphtheta.base.regular import read_regular
 from graphtheta.engine.comm.ledger import Part
 from graphtheta.errors import FormatError
@@ -210,7 +210,7 @@ class Profile(BaseModel):
         Raises:
             FormatError: It cannot be written.
         """
-        with file_errors(path, "the profile"), atomic_file(path) as file:
+        with file_errors(path, "the profile"), atomic_file(path, BEGINNINGS["profile"]) as file:
             file.write((self.model_dump_json(indent=1) + "\n").encode())
 
     @classmethod

@@ -16,6 +16,7 @@ from graphtheta.base.strict_json import to_json
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.ledger import REST, STAGES, UPDATE
 from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
+from graphtheta.run.checkpoints.run_folder import BEGINNING_OF
 from graphtheta.run.checkpoints.weights import WEIGHTS
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.keyfile import JOB_FILE
@@ -78,19 +79,15 @@ class RunLog:
             if self.comm.rank == 0:
                 make_folder(job.folder)
                 # results of an earlier run must not pass for this one's if it does not finish
-                for old in (
-                    job.folder / RESULT_FILE,
-                    job.folder / PROFILE_FILE,
-                    job.folder / WEIGHTS,
-                    job.folder / PREDICTIONS_FILE,
-                    *files_of(job.folder / TRACE_FILE),
-                ):
-                    remove_file(old)
-                with atomic_file(job.folder / JOB_FILE) as file:
+                for name in (RESULT_FILE, PROFILE_FILE, WEIGHTS, PREDICTIONS_FILE):
+                    remove_file(job.folder / name, BEGINNING_OF[name])
+                for timeline in files_of(job.folder / TRACE_FILE):
+                    remove_file(timeline, BEGINNING_OF[TRACE_FILE])
+                with atomic_file(job.folder / JOB_FILE, BEGINNING_OF[JOB_FILE]) as file:
                     # the keys of the run, and not how this part of it was begun
                     kept = job.change(resume=False, overwrite=False)
                     file.write(kept.to_yaml().encode())
-                self._file = started_file(job.folder / METRICS_FILE)
+                self._file = started_file(job.folder / METRICS_FILE, BEGINNING_OF[METRICS_FILE])
                 self._write(history)
         self._shown.begin(history)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphtheta.base.atomic import atomic_file, make_folder
+from graphtheta.base.atomic import NEW, atomic_file, make_folder
 from graphtheta.base.logger import logger
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.graph.data.graph import Graph
@@ -47,7 +47,7 @@ def clusters_of(graph: Graph, method: str, n_clusters: int = 0, seed: int = 0) -
         return clusters
     try:
         make_folder(path.parent)
-        with atomic_file(path) as file:
+        with atomic_file(path, NEW) as file:
             np.save(file, clusters)
     except OSError as error:
         logger.warning(

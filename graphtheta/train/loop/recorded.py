@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from graphtheta.base.atomic import write_json
+from graphtheta.base.atomic import BEGINNINGS, write_json
 from graphtheta.base.console import amount
 from graphtheta.errors import DivergedError
 from graphtheta.run.checkpoints.progress import Result
@@ -42,7 +42,7 @@ def write_run(session: Session, log: RunLog, result: Result, predicted: int) -> 
     record = _record(session, result)
     with session.comm.agreed():
         if session.comm.rank == 0:
-            write_json(folder / RESULT_FILE, record, "the results")
+            write_json(folder / RESULT_FILE, record, BEGINNINGS["result"], "the results")
 
 
 def best_saved(session: Session, error: DivergedError) -> DivergedError:
