@@ -20,11 +20,11 @@ from graphtheta.inspect.planning.machine import known, machine
 from graphtheta.inspect.planning.plan import MODES, Row, planned
 from graphtheta.inspect.planning.report import MORE_WORKERS, Limit, refusal, report
 from graphtheta.inspect.planning.skeleton import SAMPLED_VIEWS, Skeleton, skeleton
-from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.flag import Parser, last
 from graphtheta.run.job.help import number_from
 from graphtheta.run.job.job import Job, choices
 from graphtheta.run.job.keys import FIELDS
-from graphtheta.run.job.rules import OnlyWith, rules_of
+from graphtheta.run.job.rules import OnlyWith, flag, rules_of
 from graphtheta.train.loop.chosen_strategy import Choice
 from graphtheta.train.loop.prepare import load_graph
 
@@ -37,6 +37,9 @@ from graphtheta.cli.plan import plan
 from graphtheta.engine.runtime.start import run_main
 sys.exit(run_main(plan(sys.argv[1:], ready=True)))
 """
+# keys of the job of which several values are compared, with these
+COMPARED = {"strategy": STRATEGIES, "mode": MODES}
+DIVIDING = ("partitioner", "masters")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -62,16 +65,10 @@ def plan(argv: list[str], ready: bool = False) -> Program:
         options.per_machine,
     )
     views = sys.maxsize if options.exact else SAMPLED_VIEWS
-    strategies = listed("--strategies", options.strategies, STRATEGIES) or (
+    strategies = listed("--strategies", options.strategies, ("strategy",), argv) or (
         [keys["strategy"]] if "strategy" in keys else list(STRATEGIES)
     )
-    jobs = jobs_of(
-        keys,
-        strategies,
-        listed(
-            "--partitioners", options.partitioners, (*choices("partitioner"), *choices("masters"))
-        ),
-    )
+    jobs = jobs_of(keys, strategies, listed("--partitioners", options.partitioners, DIVIDING, argv))
     modes = [keys["mode"]] if keys.get("mode") in MODES else list(MODES)
 
     if options.json:
@@ -260,18 +257,32 @@ def numbers(name: str, text: str) -> list[int]:
     return list(dict.fromkeys(map(int, items)))
 
 
-def listed(name: str, text: str | None, allowed: Sequence[str]) -> list[str]:
-    """The names in a list such as global,mini; none for None.
+def listed(name: str, text: str | None, keys: Sequence[str], argv: Sequence[str]) -> list[str]:
+    """The values in a list such as global,mini; none for None.
+
+    Args:
+        name: Flag of the list.
+        text: The list.
+        keys: Keys of the job whose values these are.
+        argv: The command line.
 
     Raises:
-        ConfigError: A name is not allowed.
+        ConfigError: A value is not allowed, or the command line also gives its key, which a list
+            replaces.
     """
     items = [] if text is None else list(dict.fromkeys(item.strip() for item in text.split(",")))
+    values = {key: COMPARED.get(key) or choices(key) for key in keys}
+    allowed = [value for of_key in values.values() for value in of_key]
     for item in items:
         if item not in allowed:
             raise ConfigError(
                 f"{name}: unknown name '{item}'{did_you_mean(item, allowed)}; choose from"
                 f" {', '.join(allowed)}"
+            )
+    for key, of_key in values.items():
+        if set(items) & set(of_key) and (given := last(argv, flag(key))) is not None:
+            raise ConfigError(
+                f"{name} {text} and {flag(key)} {given} contradict each other; drop one of them"
             )
     return items
 

@@ -11,7 +11,16 @@ from graphtheta.base.atomic import BEGINNINGS, check_replaceable, file_errors, w
 from graphtheta.base.console import say
 from graphtheta.base.costs import POST
 from graphtheta.base.logger import start_logging
-from graphtheta.cli.plan import FIGURES, STRATEGIES, alike, jobs_of, listed, numbers, settled
+from graphtheta.cli.plan import (
+    DIVIDING,
+    FIGURES,
+    STRATEGIES,
+    alike,
+    jobs_of,
+    listed,
+    numbers,
+    settled,
+)
 from graphtheta.engine.comm.delayed import read_link
 from graphtheta.engine.runtime.start import Program, launched, start
 from graphtheta.errors import ConfigError, FormatError
@@ -23,7 +32,6 @@ from graphtheta.inspect.simulation.report import BEGINNING, PICTURE, draw, repor
 from graphtheta.inspect.simulation.simulate import VIEWS, Point, simulated
 from graphtheta.run.job.flag import Parser
 from graphtheta.run.job.help import number_from
-from graphtheta.run.job.job import choices
 from graphtheta.train.loop.prepare import load_graph
 
 
@@ -41,15 +49,13 @@ def simulate(argv: list[str]) -> Program:
         )
     _check(options)
     workers = sorted(numbers("--workers", options.workers))
-    modes = listed("--modes", options.modes, MODES) or (
+    modes = listed("--modes", options.modes, ("mode",), argv) or (
         [keys["mode"]] if keys.get("mode") in MODES else list(MODES)
     )
-    strategies = listed("--strategies", options.strategies, STRATEGIES) or [
+    strategies = listed("--strategies", options.strategies, ("strategy",), argv) or [
         keys.get("strategy", STRATEGIES[0])
     ]
-    partitioners = listed(
-        "--partitioners", options.partitioners, (*choices("partitioner"), *choices("masters"))
-    )
+    partitioners = listed("--partitioners", options.partitioners, DIVIDING, argv)
     jobs = jobs_of(keys, strategies, partitioners)
 
     def program() -> None:

@@ -5,6 +5,7 @@ the command.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ import pytest
 import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.base.costs import POST
+from graphtheta.cli.plan import plan
+from graphtheta.cli.simulate import simulate
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.errors import ConfigError
 from graphtheta.inspect.planning.machine import Machine, write
 from graphtheta.inspect.planning.skeleton import skeleton
 from graphtheta.inspect.planning.work import PARTS, Load
@@ -213,3 +217,38 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert main([*words, *more]) in (1, 2)
         assert told in capsys.readouterr().err
+
+
+# lists of values of a key, and the key
+CONTRADICTIONS = (
+    (("--strategies", "global,mini"), ("--strategy", "mini")),
+    (("--strategies", "cluster"), ("--strategy=mini",)),
+    (("--partitioners", "1d-src,1d-dst"), ("--partitioner", "vertex-cut")),
+    (("--partitioners", "block,1d-src"), ("--masters", "ldg")),
+)
+
+
+@pytest.mark.parametrize(
+    ("made", "listed", "given"),
+    [
+        *((made, *words) for made in (plan, simulate) for words in CONTRADICTIONS),
+        (simulate, ("--modes", "independent"), ("--mode", "cooperative")),
+    ],
+)
+def test_a_list_and_its_key_contradict_each_other(
+    made: Callable[[list[str]], Any], listed: tuple[str, str], given: tuple[str, ...]
+) -> None:
+    told = " ".join(listed) + " and " + " ".join(given).replace("=", " ")
+    for words in ([*listed, *given], [*given, *listed]):
+        with pytest.raises(ConfigError, match=f"{told} contradict each other; drop one of them"):
+            made(["--dataset", "ring", *words])
+
+
+@pytest.mark.parametrize("made", [plan, simulate])
+def test_a_list_replaces_a_key_of_a_file_and_no_other_key(
+    made: Callable[[list[str]], Any], tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys.yaml"
+    keys.write_text("dataset: ring\nstrategy: mini\npartitioner: vertex-cut\n")
+    made(["--config", str(keys), "--strategies", "global,mini", "--partitioners", "1d-src"])
+    made(["--dataset", "ring", "--masters", "block", "--partitioners", "1d-src,1d-dst"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -180,7 +180,7 @@ def fitting(keys: dict[str, Any], of_user: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in keys.items() if key in read or key not in OPTIONS}
 
 
-def last(words: list[str], name: str) -> str | None:
+def last(words: Sequence[str], name: str) -> str | None:
     """The value of the last occurrence of a flag; None if it is not given."""
     last_value = None
     for word, following in zip(words, [*words, None][1:], strict=True):
