@@ -4,6 +4,7 @@ does not fit is refused.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -606,20 +607,68 @@ def test_keys_and_options_of_another_dataset(
         gt.open_run("run", dataset=f"{other},split=none", split="random")
     assert (
         gt.open_run("run").evaluate()
-        == gt.open_run("run", dataset=other[:3])
+        == gt.open_run("run", dataset=other)
         .on(gt.load("sbm:normalise_features=row,split=random"))
         .evaluate()
     )
     # other rows would be held out
-    for key, value in {"seed": 4, "split": "random"}.items():
-        with pytest.raises(ConfigError, match=f"{key}={value} holds out other rows than the train"):
-            gt.open_run("run", **{key: value})
+    with pytest.raises(ConfigError, match="seed=4 holds out other rows than the training with"):
+        gt.open_run("run", seed=4)
+    with pytest.raises(ConfigError, match="the dataset has split=random, but split=public is giv"):
+        gt.open_run("run", split="public")
     assert main(["evaluate", "run", "--seed", "4"]) == 2 and main(["evaluate", "run"]) == 0
     gt.open_run("run", dataset=other, seed=4)
     # nothing reads them beside a graph
     for key, value in {"split": "random", "normalise_features": "row", "dataset": other}.items():
         with pytest.raises(ConfigError, match=f"{key}=.* has no meaning with a graph that is give"):
             gt.open_run("run", gt.load(other), **{key: value})
+
+
+@pytest.mark.parametrize("of_run", ["", ":split=random", ":graph_seed=3,self_loops=yes"])
+def test_the_dataset_of_the_run_holds_out_the_rows_of_the_training(
+    of_run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it is named, and whatever says which rows."""
+    monkeypatch.chdir(tmp_path)
+    named = f"sbm{of_run}"
+    gt.Trainer(dataset=named, **KEYS, split="random", train_per_class=7, out="run").fit()
+    measured = gt.open_run("run").evaluate()
+    assert gt.open_run("run", dataset=named).evaluate() == measured
+    assert main(["evaluate", "run", "--dataset", named]) == 0
+    same = named.replace("split=random", "train_per_class=7,split=random")
+    assert gt.open_run("run", dataset=same).evaluate() == measured
+    others = {
+        "split": "fraction",
+        "seed": 4,
+        "train_per_class": 9,
+        "val_per_class": 9,
+        "largest_component": "yes",
+        "symmetric": "no",
+    }
+    for key, value in others.items():
+        if key + "=" not in of_run:
+            with pytest.raises(ConfigError, match=f"{key}={value} holds out other rows than the t"):
+                gt.open_run("run", dataset=named, **{key: value})
+        text = f"{named.replace('split=random', '')}{',' if of_run else ':'}{key}={value}"
+        with pytest.raises(ConfigError, match=f"{key}={value} (holds out|is given)|has {key}="):
+            gt.open_run("run", dataset=text.replace(",,", ",").replace(":,", ":"))
+    gt.open_run("run", dataset="sbm:graph_seed=9", split="fraction", seed=4)
+
+
+def test_a_file_is_the_dataset_of_the_run_by_any_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("a.npz", edge_index=GRAPH.edge_index, x=GRAPH.x, y=GRAPH.y)
+    Path("b.npz").symlink_to("a.npz")
+    shutil.copy("a.npz", "c.npz")
+    gt.Trainer(dataset="a.npz", **KEYS, split="fraction", out="run").fit()
+    measured = gt.open_run("run").evaluate()
+    for name in ("a.npz", "./a.npz", str(tmp_path / "a.npz"), "b.npz"):
+        assert gt.open_run("run", dataset=name).evaluate() == measured
+        with pytest.raises(ConfigError, match="seed=4 holds out other rows"):
+            gt.open_run("run", dataset=name, seed=4)
+    gt.open_run("run", dataset="c.npz", seed=4)
 
 
 def test_keys_that_another_graph_does_not_read(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.graph import Graph
-from graphtheta.graph.datasets.dataset import loaded, parse, preparation
+from graphtheta.graph.datasets.dataset import PREPARING, as_word, loaded, parse, preparation
 from graphtheta.graph.splits.several import choose_split
 from graphtheta.inference.grown.inference import Inference
 from graphtheta.inference.grown.trained import Trained
@@ -29,6 +30,8 @@ from graphtheta.train.loop.prepare import refuse_other_tasks
 
 # keys of a dataset that hold for another one only if they are given for it
 OWN = ("split", "train_per_class", "val_per_class", "symmetric", "largest_component", "split_index")
+# keys that decide which rows are held out
+HOLDING_OUT = ("seed", *OWN)
 # keys whose effect is carried from the training
 CARRIED = ("class_weights", "sample_weights", "embedding", "embedding_types")
 
@@ -76,8 +79,9 @@ def open_run(
     Args:
         run: Output folder of the run.
         graph: The graph; None loads the dataset of the run with its splits, or the one of the key
-            ``dataset``. This is prepared as that of the run was: reverse edges, row normalisation.
-            Its masks are those stored with it, unless the key ``split`` says otherwise.
+            ``dataset``. If this names another graph, it is prepared as that of the run was: reverse
+            edges, row normalisation. Its masks are those stored with it, unless the key ``split``
+            says otherwise.
         model: The model as ``gt.Trainer`` takes it, for a run of a model that is in no file, or
             whose file has moved. Its weights are those of the run, also in a model object.
         comm: The workers; by default those the process was started with.
@@ -98,7 +102,6 @@ def open_run(
     if model is not None:
         keys["model"] = model if isinstance(model, str) else source_of(model)
     job = job_of(run, keys, trust)
-    own = graph is None and "dataset" not in keys
     if graph is not None:
         refuse_prepared(job, keys)
     given = None if isinstance(model, str) else model
@@ -106,9 +109,10 @@ def open_run(
     with comm.agreed():
         saved = read_saved(path)
         _check_job(job, saved.job, path, keys)
-        if own:
-            _check_held_out(job, saved.job)
         trained = Trained.read_from(saved.trained, str(path))
+        own = graph is None and ("dataset" not in keys or _is_same(job, saved.job, trained))
+        if own:
+            _check_held_out(job, saved.job, keys)
         check_trusted({"task": trained.task}, keys, str(path), trust)
         refuse_other_tasks(job, trained.kind(job).name)
         changed = {key for key in keys if getattr(job, key) != getattr(saved.job, key)}
@@ -122,7 +126,9 @@ def open_run(
     return Inference(
         job=job,
         trained=trained,
-        graph=lambda: _loaded(job, trained, keys) if graph is None else _chosen(job, graph, keys),
+        graph=lambda: (
+            _loaded(job, trained, keys, own) if graph is None else _chosen(job, graph, keys)
+        ),
         comm=comm,
         make=lambda taken, kind: make_model(job, taken, kind, given),
         arrays=saved.weights,
@@ -134,18 +140,17 @@ def _chosen(job: Job, graph: Graph, keys: Container[str]) -> Graph:
     return choose_split(graph, job.split_index) if "split_index" in keys else graph
 
 
-def _loaded(job: Job, trained: Trained, keys: dict[str, Any]) -> Graph:
-    """The dataset of a job in its own scale: of the run itself with its splits, or another one,
-    prepared as that of the run was.
+def _loaded(job: Job, trained: Trained, keys: dict[str, Any], own: bool) -> Graph:
+    """The dataset of a job in its own scale: with ``own`` that of the run with its splits, or
+    another one, prepared as that of the run was.
 
     Raises:
         ConfigError: The run was trained on a graph that has no name, or another scale of features
             is asked for.
     """
-    same = "dataset" not in keys
-    if same:
+    if own:
         _check_dataset(trained)
-    chosen = {key: getattr(job, key) or None for key in OWN if same or key in keys}
+    chosen = {key: getattr(job, key) or None for key in OWN if own or key in keys}
     name, written = parse(
         job.dataset, {"normalise_features": keys.get("normalise_features"), **chosen}
     )
@@ -180,7 +185,7 @@ def check_own_run(job: Job, weights: Path, keys: Container[str]) -> None:
     """
     saved = read_saved(weights)
     _check_job(job, saved.job, weights, keys)
-    _check_held_out(job, saved.job)
+    _check_held_out(job, saved.job, keys)
     # a graph that is given leaves the key at its default
     if job.is_default("dataset") and saved.trained:
         _check_dataset(Trained.read_from(saved.trained, str(weights)))
@@ -201,15 +206,37 @@ def _check_job(job: Job, trained: Job, weights: Path, keys: Container[str]) -> N
             )
 
 
-def _check_held_out(job: Job, trained: Job) -> None:
+def _is_same(job: Job, before: Job, trained: Trained) -> bool:
+    """Whether a dataset is the graph of the training, perhaps with another split."""
+    if not trained.prepared:
+        return False
+    graphs = []
+    for name, written in map(_parsed, (job, before)):
+        options = {key: x for key, x in written.items() if key not in (*HOLDING_OUT, *PREPARING)}
+        graphs.append((os.path.realpath(name) if os.path.exists(name) else name, options))
+    return graphs[0] == graphs[1]
+
+
+def _parsed(job: Job) -> tuple[str, dict[str, Any]]:
+    """Name and options of the dataset of a job."""
+    try:
+        return parse(job.dataset, {})
+    except ConfigError:
+        # a path with a colon, which has moved since
+        return job.dataset, {}
+
+
+def _check_held_out(job: Job, before: Job, keys: Container[str]) -> None:
     """Check that splits and links by chance are those of the training, on its own dataset."""
-    for key in ("seed", *OWN):
-        value = getattr(job, key)
-        before = getattr(trained, key)
-        if value != before:
+    (_, now), (_, then) = map(_parsed, (job, before))
+    for key in HOLDING_OUT:
+        value = now.get(key, getattr(job, key))
+        earlier = then.get(key, getattr(before, key))
+        if as_word(value) != as_word(earlier):
             raise ConfigError(
-                f"{key}={value} holds out other rows than the training with {key}={before}, which"
-                f" has read some of them; drop {flag(key)}, or give another --dataset"
+                f"{key}={value} holds out other rows than the training with {key}={earlier}, which"
+                f" has read some of them; drop {flag(key if key in keys else 'dataset')}, or give"
+                " another graph with --dataset"
             )
 
 
