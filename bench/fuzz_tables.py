@@ -43,6 +43,7 @@ FLOATS = (0.0, -0.0, 1.5, -2.25, 1e-40, 3e38, -1e-3, 0.1, 16777217.5, 123456.789
 TRUE, FALSE = ("true", "Yes", "t", "Y", "1"), ("False", "no", "f", "N", "0")
 EPOCH = datetime.date(1970, 1, 1)
 EDGES = (0, 1, -1, 2**24 + 1, 2**53 + 1, 2**63 - 1, -(2**63) + 1)
+BEYOND = (2**63, 2**63 + 1, 2**64 + 1, -(2**63) - 1)
 MISSING = ("", "NA", "null", "NaN")
 RULES = ("mean", "mode", "zero", "own")
 
@@ -108,7 +109,9 @@ def drawn(rng: Rng) -> Drawn:
         (d.edges, e, "e", "edge_columns"),
     ):
         named = ["number"] if of == "e" else []
-        for k, kind in enumerate(rng.choice(["long", "text", "time", "float"], rng.integers(0, 3))):
+        kinds = ["long", "text", "time", "float", "beyond"]
+        weights = [0.24, 0.24, 0.24, 0.24, 0.04]
+        for k, kind in enumerate(rng.choice(kinds, rng.integers(0, 3), p=weights)):
             name = f"{of}{k}"
             d.kinds[name] = str(kind)
             table[name] = column(rng, rows, kind)
@@ -140,6 +143,7 @@ def ids(rng: Rng, n: int, kind: str) -> list[Any]:
         wide = int(rng.choice([8, 31, 62]))
         values = {int(x) for x in rng.integers(-(2**wide), 2**wide, 3 * n)}
         values |= {2**63 - 1} if rng.random() < 0.2 else set()
+        values |= set(BEYOND) if rng.random() < 0.2 else set()
     else:
         values = {f"{rng.choice(WORDS)}{i % 7 if i % 3 else ''}" for i in range(4 * n)}
         values |= {f"node {i}" for i in range(n)}
@@ -153,6 +157,7 @@ def column(rng: Rng, n: int, kind: str) -> list[Any]:
         "int": lambda: int(rng.integers(-(2**24), 2**24)),
         "class": lambda: int(rng.integers(0, 3)),
         "long": lambda: int(rng.choice(EDGES) if rng.random() < 0.3 else rng.integers(-99, 99)),
+        "beyond": lambda: BEYOND[rng.integers(4)] if rng.random() < 0.1 else int(rng.integers(99)),
         "bool": lambda: bool(rng.random() < 0.5),
         "date": lambda: EPOCH + datetime.timedelta(days=int(rng.integers(-40_000, 40_000))),
         "time": lambda: (
@@ -179,7 +184,9 @@ def given(rng: Rng, table: dict[str, list[Any]], kinds: dict[str, str], path: Pa
     import pyarrow.parquet as pq
 
     kinds = {**kinds, "src": kinds["id"], "dst": kinds["id"]}
-    form = str(rng.choice(["text", "parquet", "arrow", "pandas", "numpy"]))
+    form = str(rng.choice(["text", "parquet", "arrow", "pandas", "numpy", "lists"]))
+    if form == "lists":
+        return table
     if form == "text":
         return as_text(rng, table, kinds, path)
     typed = pa.table({name: arrow(rng, x, kinds[name]) for name, x in table.items()})
@@ -255,12 +262,15 @@ def arrow(rng: Rng, values: list[Any], kind: str) -> Any:
         "int": [pa.int32(), pa.int64(), pa.float64()],
         "class": [pa.int8(), pa.uint8(), pa.int64()],
         "long": [pa.int64()],
+        "beyond": [pa.int64()],
         "bool": [pa.bool_()],
         "date": [pa.date32(), pa.date64(), pa.timestamp("ms")],
         "time": [pa.timestamp("s"), pa.timestamp("us")],
         "text": [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())],
     }[kind]
     kept = types[rng.integers(len(types))]
+    if pa.types.is_int64(kept) and any(x is not None and not -(2**63) <= x < 2**63 for x in values):
+        kept = pa.decimal128(20, 0)
     if pa.types.is_dictionary(kept):
         return pa.array(values, pa.string()).dictionary_encode()
     # timestamps are not made of dates
@@ -359,7 +369,9 @@ def check(graph: gt.Graph, d: Drawn, first: Drawn) -> None:
         AssertionError: A value is another one.
     """
     number = {x: i for i, x in enumerate(d.nodes["id"])}
-    equal("ids", graph.original_ids.tolist(), d.nodes["id"])
+    read = graph.original_ids.tolist()
+    # integers beyond 64 bits are texts
+    equal("ids", read, list(map(type(read[0]), d.nodes["id"])))
     order = np.asarray(graph.edge_columns["number"]).tolist()
     equal("edges", sorted(order), d.edges["number"])
     for end, read in (("src", graph.src), ("dst", graph.dst)):
@@ -446,8 +458,8 @@ def one(seed: int) -> str:
     rng = np.random.default_rng(seed)
     first = drawn(rng)
     second = again(rng, first)
-    id_type = "text" if first.kinds["id"] == "text" else "int"
-    every = {**first.options, "id_type": id_type, "types": types_of(first)}
+    id_type = {"id_type": "text"} if first.kinds["id"] == "text" else {}
+    every = {**first.options, **id_type, "types": types_of(first)}
     with tempfile.TemporaryDirectory() as folder:
         stores = [str(Path(folder, name)) for name in ("first", "second")]
         options: list[dict[str, Any]] = [every, {"like": stores[0], "types": types_of(second)}]

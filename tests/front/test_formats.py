@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import networkx as nx
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
@@ -25,7 +26,7 @@ import scipy.sparse as sp
 from entrances import PyG, write_stream
 
 import graphtheta as gt
-from graphtheta.errors import GraphThetaError
+from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.importing.ingest import tables
 
 TEXT = b"src,dst\na,b\nb,a\n"
@@ -284,7 +285,7 @@ OBJECTS = {
     "whole doubles as ids": (lambda: (({"src": [1.0, 2.0], "dst": [2.0, 1.0]},), {}), ""),
     "doubles as ids": (
         lambda: (({"src": [1.5, 2.0], "dst": [2.0, 1.0]},), {}),
-        "'src' has type double .*--id-type text",
+        "row 1: column 'src': '1.5' is not a whole number(.|\n)*--id-type text",
     ),
     "doubles that were rounded": (
         lambda: (({"src": [2.0**53, 1], "dst": [1, 2]},), {}),
@@ -301,11 +302,18 @@ OBJECTS = {
     "decimals as ids": (lambda: (({"src": [Decimal("1.00")], "dst": [Decimal(2)]},), {}), ""),
     "fractions of decimals": (
         lambda: (({"src": [Decimal("1.50")], "dst": [Decimal(2)]},), {}),
-        "cannot be read as int64",
+        "row 1: column 'src': '1.50' is not a whole number",
     ),
     "unsigned ids beyond int64": (
         lambda: ((pa.table({"src": pa.array([2**63], pa.uint64()), "dst": [1]}),), {}),
-        "--id-type text",
+        "",
+    ),
+    "the same as numbers": (
+        lambda: (
+            (pa.table({"src": pa.array([2**63], pa.uint64()), "dst": [1]}),),
+            {"id_type": "int"},
+        ),
+        f"row 1: column 'src': '{2**63}' is not a whole number of 64 bits",
     ),
     "the same as texts": (
         lambda: (
@@ -426,6 +434,77 @@ def test_objects_are_read_or_refused_in_one_line(name, tmp_path):
             gt.import_graph(*given, to=tmp_path / "s", **options)
     else:
         gt.load(gt.import_graph(*given, to=tmp_path / "s", **options))
+
+
+LONG = [5, 2**63 + 1, 2**64 - 1]
+
+
+def as_file(write):
+    """A form of a column that is a file of a table with ids 0, 1, 2."""
+
+    def table(column, folder):
+        write(pa.table({"id": [0, 1, 2], "long": column}), folder / "nodes")
+        return folder / "nodes"
+
+    return table
+
+
+# tables of integers beyond 64 bits, by how they are given
+LONG_FORMS = {
+    "text": as_file(pa.csv.write_csv),
+    "parquet": as_file(pq.write_table),
+    "feather": as_file(feather.write_feather),
+    "arrow": lambda column, _: pa.table({"id": [0, 1, 2], "long": column}),
+    "decimals": lambda column, _: pa.table(
+        {"id": [0, 1, 2], "long": column.cast(pa.decimal128(20, 0))}
+    ),
+    "list": lambda column, _: {"id": [0, 1, 2], "long": column.to_pylist()},
+    "numpy": lambda column, _: {"id": [0, 1, 2], "long": column.to_numpy()},
+    "big-endian": lambda column, _: {"id": [0, 1, 2], "long": column.to_numpy().astype(">u8")},
+    "pandas": lambda column, _: pandas_of(column.to_numpy()),
+    "objects of pandas": lambda column, _: pandas_of(column.to_numpy().astype(object)),
+}
+
+
+def pandas_of(values):
+    return pytest.importorskip("pandas").DataFrame({"id": [0, 1, 2], "long": values})
+
+
+@pytest.mark.parametrize("form", LONG_FORMS)
+def test_integers_beyond_64_bits_are_exact_or_refused_everywhere(form, tmp_path):
+    table = LONG_FORMS[form](pa.array(LONG, pa.uint64()), tmp_path)
+
+    def graph(edges=(0, 1), **options):
+        folder = tmp_path / next(iter(options))
+        ends = {"src": [edges[0]], "dst": [edges[1]]}
+        return gt.load(gt.import_graph(ends, table, to=folder, **options))
+
+    names = list(map(str, LONG))
+    assert graph(LONG[1:], id="long").original_ids.tolist() == names
+    assert graph(one_hot="long").meta["one_hot"] == {"long": sorted(names)}
+    told = "'long' has integers such as 1.84467e[+]19, which float32 would round; give codes"
+    with pytest.raises(DataError, match=told):
+        graph(features="long")
+    for role in ("node_columns", "label"):
+        with pytest.raises(DataError) as told:
+            graph(**{role: "long"})
+        said = str(told.value)
+        assert "2 bad rows" in said and "--types COLUMN:text" in said
+        assert f" {3 if form == 'text' else 2}: column 'long': '{LONG[1]}' is not" in said
+    texts = graph(node_columns="long", types={"long": "text"})
+    assert [texts.categories("node", "long")[k] for k in texts.node_columns["long"]] == names
+
+
+def test_labels_that_are_decimals_or_dates(tmp_path):
+    def label(values, name):
+        table = pa.table({"id": [1, 2, 3], "y": values})
+        return gt.load(gt.import_graph(EDGES, table, to=tmp_path / name, label="y"))
+
+    decimals = pa.array([Decimal("1.50"), None, Decimal("-2.25")])
+    assert label(decimals, "targets").label_kind == "regression"
+    assert label(pa.array([Decimal(1), None, Decimal(0)]), "classes").y.tolist() == [1, -1, 0]
+    with pytest.raises(ConfigError, match=r"the label y has type date32.*--types y:text"):
+        label(pa.array([0, 1, 2], pa.date32()), "dates")
 
 
 def test_ids_that_no_type_holds_stay_what_they_are(tmp_path):

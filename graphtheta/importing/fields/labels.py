@@ -24,7 +24,9 @@ from graphtheta.importing.tables.arrow import (
     flags,
     integers,
     is_list,
+    is_number,
     is_text,
+    is_whole,
     lengths,
     lists_with,
     null,
@@ -367,8 +369,8 @@ def label_field(columns: Sequence[str], types: dict[str, Any], width: int) -> La
 
 
 def _letter(kind: Any) -> str:
-    """Letter of the NumPy kind of the values of a type; empty for those that are no labels."""
-    if is_text(kind):
-        return "U"
-    tests = {"b": pa.types.is_boolean, "i": pa.types.is_integer, "f": pa.types.is_floating}
-    return next((letter for letter, test in tests.items() if test(kind)), "")
+    """Letter of the NumPy kind of the values of a type; that of objects for those that are no
+    labels.
+    """
+    tests = {"U": is_text, "b": pa.types.is_boolean, "i": is_whole, "f": is_number}
+    return next((letter for letter, test in tests.items() if test(kind)), "O")

@@ -24,7 +24,9 @@ from graphtheta.importing.tables.arrow import (
     flags,
     integers,
     is_list,
+    is_number,
     is_text,
+    is_whole,
     lengths,
     null,
     one,
@@ -294,7 +296,7 @@ def named_field(
         return Numbers(name, [column], types, vector=True, dtype=dtype, remedy=remedy)
     if is_date(kind):
         return Times(name, column, group, time_type(kind))
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+    if is_whole(kind) or pa.types.is_boolean(kind):
         return Integers(name, column, kind)
     raise ConfigError(
         f"{group} column '{column}' has type {kind}; columns are numbers, texts, times or lists of"
@@ -403,8 +405,8 @@ def word_of(kind: Any) -> str:
         return next(word for word, of_word in TIME_UNITS.items() if of_word == unit)
     tests = {
         "bool": pa.types.is_boolean,
-        "int": pa.types.is_integer,
-        "float": lambda kind: pa.types.is_floating(kind) or pa.types.is_decimal(kind),
+        "int": is_whole,
+        "float": is_number,
         "text": is_text,
     }
     return next((word for word, test in tests.items() if test(kind)), "")

@@ -17,6 +17,7 @@ from graphtheta.importing.fields.filling import Filling
 from graphtheta.importing.tables.arrow import (
     BOOL,
     FLOAT,
+    is_whole,
     lengths,
     lists_with,
     null,
@@ -80,7 +81,7 @@ class Numbers(Field):
         self._missing = missing
         self._remedy = remedy
         self._dtype = np.dtype(dtype)
-        whole = [pa.types.is_integer(element(types[column])) for column in columns]
+        whole = [is_whole(element(types[column])) for column in columns]
         self._whole = whole if width is None else whole * width
         # columns of the numbers of a row as they are read, and which are dates
         self._columns = list(columns) if width is None else list(columns) * width
@@ -89,7 +90,7 @@ class Numbers(Field):
         self._lacking = Tally("missing_values")
         # of each column, whether it has fractions, and the first number that float32 rounds
         self._fractions = np.array(self._dates)
-        self._rounded: dict[int, int] = {}
+        self._rounded: dict[int, float] = {}
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
         """Numbers that are missing or infinite, and lists of another length."""
@@ -127,7 +128,7 @@ class Numbers(Field):
             if not self._fractions[i] and i not in self._rounded and largest(x) > WHOLE32:
                 at = int(np.argmax(np.abs(x))) if beyond else first_rounded(x)
                 if at is not None:
-                    self._rounded[i] = int(x[at])
+                    self._rounded[i] = float(x[at])
 
     def _observe_missing(self, table: pa.Table, values: np.ndarray) -> None:
         """Count missing values, and take notice of what may stand for them."""
@@ -145,8 +146,8 @@ class Numbers(Field):
             for i, value in rounded:
                 if not any(fractions[i] for fractions, _ in parts):
                     raise DataError(
-                        f"column '{names[0 if self._width else i]}' has integers such as {value},"
-                        f" which float32 would round to {int(np.float32(value))}; {self._remedy}"
+                        f"column '{names[0 if self._width else i]}' has integers such as"
+                        f" {would_round(value)}; {self._remedy}"
                     )
         self._agree_missing(comm)
 
@@ -262,6 +263,13 @@ def refused(values: np.ndarray, may_lack: bool) -> np.ndarray:
     """Numbers that are no float32, or missing where they may not, [n] bool."""
     beyond = np.abs(values) > np.finfo(np.float32).max
     return beyond if may_lack else beyond | np.isnan(values)
+
+
+def would_round(value: float) -> str:
+    """What float32 does to an integer, which float64 has rounded if it is beyond 2^53."""
+    if abs(value) >= WHOLE64:
+        return f"{value:.6g}, which float32 would round"
+    return f"{int(value)}, which float32 would round to {int(np.float32(value))}"
 
 
 def form_of(width: int | None) -> str:

@@ -15,11 +15,13 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.validation import WHOLE32, WHOLE64, first_rounded, largest
 from graphtheta.importing.fields.base import Field, Wrong, element, says
+from graphtheta.importing.fields.numbers import would_round
 from graphtheta.importing.tables.arrow import (
     FLOAT,
     WHOLE,
     integers,
     is_list,
+    is_whole,
     lengths,
     lists_with,
     numbers,
@@ -51,10 +53,10 @@ class SparseRows(Field):
         self.inputs = {self._at: pa.large_list(WHOLE), self._value: pa.large_list(FLOAT)}
         self._given = width
         self._largest = -1
-        self._whole = pa.types.is_integer(element(types[self._value]))
+        self._whole = is_whole(element(types[self._value]))
         # features with fractions, and of others the first number that float32 rounds
         self._fractions: set[int] = set()
-        self._rounded: dict[int, int] = {}
+        self._rounded: dict[int, float] = {}
 
     @property
     def width(self) -> int:
@@ -108,7 +110,7 @@ class SparseRows(Field):
             beyond = self._whole and largest(x) >= WHOLE64
             first = int(np.argmax(np.abs(x))) if beyond else first_rounded(x)
             if first is not None:
-                self._rounded.setdefault(column, int(x[first]))
+                self._rounded.setdefault(column, float(x[first]))
 
     def agree(self, comm: Comm, n: int) -> None:
         """Agree on the number of features; refuse features of integers that float32 rounds."""
@@ -120,9 +122,9 @@ class SparseRows(Field):
         for column, value in sorted(item for _, _, rounded in parts for item in rounded):
             if column not in fractions:
                 raise DataError(
-                    f"column '{self._value}': feature {column} has integers such as {value}, which"
-                    f" float32 would round to {int(np.float32(value))}; give codes, ids and times"
-                    " as --node-columns, and rescale measured quantities"
+                    f"column '{self._value}': feature {column} has integers such as"
+                    f" {would_round(value)}; give codes, ids and times as --node-columns, and"
+                    " rescale measured quantities"
                 )
         if not self.width:
             raise DataError(

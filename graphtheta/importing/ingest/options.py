@@ -39,7 +39,9 @@ from graphtheta.importing.tables.arrow import (
     WHOLE,
     flags,
     is_list,
+    is_number,
     is_text,
+    is_whole,
     is_yes_or_no,
     lengths,
     one,
@@ -388,14 +390,12 @@ def id_kind(options: Options, edges: Source, nodes: Source | None) -> Any:
     if options.id_type == "auto" and not numbered:
         typed = [item for item in columns if item[0].typed]
         for source, column, kind in typed:
-            if not (is_text(kind) or may_be_whole(kind)):
+            if not (is_text(kind) or is_number(kind)):
                 raise DataError(
                     f"{source.name}: the ids in column '{column}' have type {kind}; ids are"
                     " integers or texts"
                 )
-        if not all(may_be_whole(kind) for _, _, kind in typed) or not all(
-            are_whole(*item) for item in texts
-        ):
+        if not all(are_whole(*item) for item in columns):
             return TEXT
         for source, column, _ in texts:
             source.plain.add(column)
@@ -403,13 +403,6 @@ def id_kind(options: Options, edges: Source, nodes: Source | None) -> Any:
         if pa.types.is_floating(kind):
             source.pointed.add(column)
     return WHOLE
-
-
-def may_be_whole(kind: Any) -> bool:
-    """Whether a type is one of numbers, which are ids if they are whole."""
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    )
 
 
 def first_texts(source: Source, column: str) -> Any:
@@ -427,12 +420,13 @@ def first_texts(source: Source, column: str) -> Any:
     return None if rows is None else one(rows.table.column(column))
 
 
-def are_whole(source: TextSource, column: str, kind: Any) -> bool:
-    """Whether ids at the beginning of a text file are integers: without signs or zeros in front,
-    which make them names; or all as 7.0.
+def are_whole(source: Source, column: str, kind: Any) -> bool:
+    """Whether ids are integers of 64 bits, as far as their type and the beginning of the table say.
+    Those of a text file have no signs or zeros in front, which make them names; or all are as 7.0.
     """
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        return False
+    may_be_long = kind == pa.uint64() or (pa.types.is_decimal(kind) and is_whole(kind))
+    if not is_number(kind) or (source.typed and (source.rank0 or not may_be_long)):
+        return is_number(kind)
     ids = first_texts(source, column)
     if ids is None:
         return True
@@ -440,6 +434,10 @@ def are_whole(source: TextSource, column: str, kind: Any) -> bool:
         if not flags(pc.match_substring_regex(ids, POINTED)).all():
             return False
         ids = without_point(ids)
+    try:
+        ids.filter(pc.match_substring_regex(ids, r"^-?\d{19,}$")).cast(WHOLE)
+    except pa.ArrowInvalid:
+        return False
     return not flags(pc.match_substring_regex(ids, DISGUISED)).any()
 
 

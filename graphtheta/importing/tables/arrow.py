@@ -21,7 +21,7 @@ NO_VALUE = tuple(csv.ConvertOptions().null_values)
 MOST_WRONG = 1000
 # what the values of a type are, in words
 KINDS = {
-    "int64": "a whole number",
+    "int64": "a whole number of 64 bits",
     "double": "a number",
     "bool": "true or false",
     "timestamp[s]": "a time in whole seconds",
@@ -154,30 +154,34 @@ def parsed(texts: Any, kind: Any) -> tuple[Any, Sequence[int]]:
     """Texts as values of a type, as those of a file of text are read."""
     texts = pc.utf8_trim_whitespace(one(texts))
     texts = pc.if_else(pc.is_in(texts, pa.array(NO_VALUE, texts.type)), None, texts)
-    if kind == BOOL:
-        return with_misfits(texts, as_bools(texts))
-    pieces = list[Any]()
-    _halve(texts, kind, pieces)
-    return with_misfits(texts, pa.concat_arrays(pieces) if pieces else pa.array([], kind))
+    return with_misfits(texts, as_bools(texts)) if kind == BOOL else cast(texts, kind)
 
 
-def _halve(texts: Any, kind: Any, pieces: list[Any]) -> None:
-    """Parse texts; where that fails, the halves; a single one that fails is null.
+def cast(column: Any, kind: Any) -> tuple[Any, Sequence[int]]:
+    """A column in another type, null where a value cannot have it; and the rows of these.
 
     Raises:
-        ArrowInvalid: So many fail that the column must be another one.
+        ArrowInvalid: So many cannot that the column must be another one.
+        ArrowNotImplementedError: No value can.
     """
+    pieces = list[Any]()
+    _halve(one(column), kind, pieces)
+    return with_misfits(column, pa.concat_arrays(pieces) if pieces else pa.array([], kind))
+
+
+def _halve(column: Any, kind: Any, pieces: list[Any]) -> None:
+    """Cast values; where that fails, the halves; a single one that fails is null."""
     try:
-        pieces.append(texts.cast(kind))
+        pieces.append(column.cast(kind))
     except pa.ArrowInvalid:
-        if len(texts) == 1:
+        if len(column) == 1:
             pieces.append(pa.nulls(1, kind))
             if sum(len(piece) == 1 and piece.null_count for piece in pieces) > MOST_WRONG:
                 raise
             return
-        middle = len(texts) // 2
-        _halve(texts.slice(0, middle), kind, pieces)
-        _halve(texts.slice(middle), kind, pieces)
+        middle = len(column) // 2
+        _halve(column.slice(0, middle), kind, pieces)
+        _halve(column.slice(middle), kind, pieces)
 
 
 def with_misfits(given: Any, values: Any) -> tuple[Any, Sequence[int]]:
@@ -188,6 +192,16 @@ def with_misfits(given: Any, values: Any) -> tuple[Any, Sequence[int]]:
 def is_text(kind: Any) -> bool:
     """Whether a type is text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_whole(kind: Any) -> bool:
+    """Whether a type is one of whole numbers: integers, and decimals without a fraction."""
+    return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0))
+
+
+def is_number(kind: Any) -> bool:
+    """Whether a type is one of numbers."""
+    return bool(is_whole(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def is_list(kind: Any) -> bool:

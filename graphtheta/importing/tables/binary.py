@@ -17,8 +17,10 @@ from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import FormatError
 from graphtheta.importing.tables.arrow import (
     BOOL,
+    TEXT,
     WHOLE,
     as_bools,
+    cast,
     in_words,
     is_text,
     one,
@@ -62,13 +64,13 @@ def converted(
             raise FormatError(
                 f"{where}: {count} columns have the name '{name}'; rename all but one"
             )
-        column = table.column(name)
+        column = plain(table.column(name))
         try:
-            out[name], bad = _cast(plain(column), kind)
+            out[name], bad = _cast(column, kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             remedy = (
                 "whole numbers have 64 bits and no fractions: round them, or read ids as texts with"
-                ' --id-type text (id_type="text")'
+                ' --id-type text (id_type="text"), and other columns with --types COLUMN:text'
                 if kind == WHOLE
                 else "choose another column, or convert it"
             )
@@ -77,7 +79,7 @@ def converted(
                 f" ({error}); {remedy}"
             ) from None
         for row in bad:
-            value = column[row].as_py()
+            value = column[row].cast(TEXT).as_py()
             wrong.setdefault(row, f"column '{name}': '{value}' is not {in_words(str(kind))}")
     return pa.table(out), wrong
 
@@ -100,6 +102,8 @@ def _cast(column: Any, kind: Any) -> tuple[Any, Sequence[int]]:
         largest = pc.max(pc.abs(column)).as_py()
         if largest is not None and largest >= 2 << np.finfo(column.type.to_pandas_dtype()).nmant:
             raise pa.ArrowInvalid(f"{largest:.0f} may stand for other integers that floats round")
+    if kind == WHOLE or pa.types.is_timestamp(kind):
+        return cast(column, kind)
     return column.cast(kind, safe=not pa.types.is_floating(kind)), ()
 
 

@@ -27,7 +27,8 @@ ADVICE = {
         " names, or with --missing COLUMN=own, and train again"
     ),
     "is not a whole number": (
-        "ids that are names, or integers beyond 64 bits, are read as texts with --id-type text"
+        "ids that are names, or integers beyond 64 bits, are read as texts with --id-type text, and"
+        " other columns with --types COLUMN:text"
     ),
     ", but one has '": (
         "zeros in front of ids are lost where they are read as numbers; read the ids as texts where"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from graphtheta.base.arguments import is_whole
 from graphtheta.base.npy import UNREADABLE
 from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import TypedRows
@@ -275,12 +276,8 @@ def column_of(what: str, value: Any) -> Any:
         raise ShapeError(f"{what} has shape {list(x.shape)}, rows without values; leave it out")
     try:
         if isinstance(x, np.ndarray) and x.ndim == 2:
-            return pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), x.shape[1])
-        return (
-            pa.array(x.tolist(), TEXT)
-            if isinstance(x, np.ndarray) and x.dtype.kind == "U"
-            else pa.array(x, from_pandas=True)
-        )
+            return pa.FixedSizeListArray.from_arrays(_values(x.reshape(-1)), x.shape[1])
+        return _values(x)
     except (pa.ArrowException, ValueError, OverflowError, TypeError) as error:
         kind = f" of type {x.dtype}" if hasattr(x, "dtype") else ""
         raise DataError(
@@ -289,22 +286,31 @@ def column_of(what: str, value: Any) -> Any:
         ) from None
 
 
+def _values(x: Any) -> Any:
+    """Values as a column of pyarrow; Python integers beyond 64 bits are decimals."""
+    if isinstance(x, np.ndarray) and x.dtype.kind == "U":
+        return pa.array(x.tolist(), TEXT)
+    try:
+        return pa.array(x, from_pandas=True)
+    except OverflowError:
+        return pa.array(x, pa.decimal256(76, 0), from_pandas=True)
+
+
 def array_of(value: Any) -> np.ndarray:
     """A list or array as an array that pyarrow takes: of this machine's byte order, with None for
-    masked values, and texts for integers beyond 64 bits.
+    masked values.
     """
     if np.ma.is_masked(value):
         value = value.tolist()
     try:
         x = np.atleast_1d(np.ascontiguousarray(of_tensor(value)))
+        # NumPy makes floats of integers if only some are beyond 64 bits
+        if isinstance(value, (list, tuple)) and x.dtype.kind == "f":
+            cells = np.array(value, object)
+            x = cells if all(map(is_whole, cells.flat)) else x
     except ValueError:
         # lists of different lengths
         x = in_cells(value)
-    whole = x.dtype.kind == "u" or (
-        x.dtype.kind == "O" and all(isinstance(item, int) for item in x.flat)
-    )
-    if whole and x.size and x.max() > np.iinfo(np.int64).max:
-        return x.astype(np.str_)
     return x.astype(x.dtype.newbyteorder("="), copy=False)
 
 

@@ -29,6 +29,8 @@ from graphtheta.errors import DataError, FormatError
 from graphtheta.importing.tables.arrow import (
     MOST_WRONG,
     NO,
+    NO_VALUE,
+    WHOLE,
     YES,
     flags,
     in_any_case,
@@ -141,15 +143,15 @@ class TextSource:
         with reading(path):
             # types of columns do not depend on what letters mean
             text = decoded(head.text).encode()
-            types = _inferred(text, head)
+            types = _kinds(_first_rows(text, head, head.names))
             # texts such as nan and NA are no values unless there is nothing else
-            if any(map(pa.types.is_null, types.values())):
-                types |= _inferred(
-                    text,
-                    head,
-                    [name for name, kind in types.items() if pa.types.is_null(kind)],
-                    null_values=[""],
-                )
+            if empty := [name for name, kind in types.items() if pa.types.is_null(kind)]:
+                types |= _kinds(_first_rows(text, head, empty, null_values=[""]))
+            # pyarrow takes integers beyond 64 bits for floats, which round them
+            if floats := [name for name, kind in types.items() if pa.types.is_floating(kind)]:
+                texts = dict.fromkeys(floats, pa.large_string())
+                table = _first_rows(text, head, floats, column_types=texts)
+                types |= {name: WHOLE for name in floats if are_digits(table.column(name))}
         return types
 
     def types(self) -> dict[str, Any]:
@@ -213,11 +215,9 @@ class TextSource:
                         yield TableRows(at, f"{path}, line", table, block.lines, nbytes)
 
 
-def _inferred(
-    text: bytes, head: Head, columns: list[str] | None = None, **options: Any
-) -> dict[str, Any]:
-    """Types of columns, as some rows suggest; ``options`` are those of pyarrow."""
-    table = csv.read_csv(
+def _first_rows(text: bytes, head: Head, columns: list[str], **options: Any) -> pa.Table:
+    """Columns of some rows, of types that these suggest; ``options`` are those of pyarrow."""
+    return csv.read_csv(
         pa.BufferReader(text),
         csv.ReadOptions(column_names=head.names, block_size=4 * HEAD),
         csv.ParseOptions(
@@ -225,9 +225,19 @@ def _inferred(
             invalid_row_handler=lambda row: "skip",
             newlines_in_values=head.breaks,
         ),
-        csv.ConvertOptions(include_columns=columns or head.names, **options),
+        csv.ConvertOptions(include_columns=columns, **options),
     )
-    return {field.name: field.type for field in table.schema}
+
+
+def _kinds(table: pa.Table) -> dict[str, Any]:
+    return dict(zip(table.column_names, table.schema.types, strict=True))
+
+
+def are_digits(texts: Any) -> bool:
+    """Whether texts of numbers, or of missing ones, are integers of any size."""
+    texts = pc.utf8_trim_whitespace(texts)
+    digits = pc.match_substring_regex(texts, r"^-?\d+$")
+    return bool(pc.all(pc.or_(digits, pc.is_in(texts, pa.array(NO_VALUE, texts.type)))).as_py())
 
 
 class TextBlock:
