@@ -38,6 +38,7 @@ OTHER = "(other)"
 WORDS = (
     *("Oslo", "oslo", "New York", 'say "hi"', "a,b", "a;b", "a\tb", "NA", "null", "nan", "None"),
     *("true", "0", "007", "-0", "1e3", "+5", "é", "日本", "ß", "'", "x#", "\\", "inf", "x" * 70),
+    *("\u00a0x", "x\u3000", 'a""b'),
 )
 FLOATS = (0.0, -0.0, 1.5, -2.25, 1e-40, 3e38, -1e-3, 0.1, 16777217.5, 123456.789)
 TRUE, FALSE = ("true", "Yes", "t", "Y", "1"), ("False", "no", "f", "N", "0")
@@ -218,7 +219,7 @@ def as_text(rng: Rng, table: dict[str, list[Any]], kinds: dict[str, str], path: 
     """Text files of any separator, quotes and line ends, perhaps packed."""
     separator = str(rng.choice([",", "\t", ";", "|"]))
     words = [str(rng.choice(of)) for of in (TRUE, FALSE, MISSING)]
-    pad = str(rng.choice(["", " "]))
+    spaces = ["", " "] if separator == "\t" else ["", " ", "\t", " \t"]
     suffix = str(rng.choice([".csv", ".csv.gz"]))
     rows = list(zip(*table.values(), strict=True))
     cuts = [0, *sorted(rng.integers(0, len(rows) + 1, rng.integers(0, 3))), len(rows)]
@@ -235,9 +236,13 @@ def as_text(rng: Rng, table: dict[str, list[Any]], kinds: dict[str, str], path: 
                 lineterminator=str(rng.choice(["\n", "\r\n"])),
             )
             writer.writerow(table)
+            pads = spaces if rng.random() < 0.5 else [""]
             for row in rows[begin:end]:
                 writer.writerow(
-                    [cell(x, kinds[name], words, pad) for name, x in zip(table, row, strict=True)]
+                    [
+                        cell(x, kinds[name], words, str(rng.choice(pads)))
+                        for name, x in zip(table, row, strict=True)
+                    ]
                 )
     return files
 

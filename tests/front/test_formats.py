@@ -280,6 +280,9 @@ def frame(columns, rows):
     return (pytest.importorskip("pandas").DataFrame(rows, columns=columns),), {}
 
 
+# NumPy has it from version 2 on
+STRINGS = getattr(np.dtypes, "StringDType", lambda: "U1")
+
 # what is given, and the error; nothing if it is read
 OBJECTS = {
     "whole doubles as ids": (lambda: (({"src": [1.0, 2.0], "dst": [2.0, 1.0]},), {}), ""),
@@ -327,6 +330,13 @@ OBJECTS = {
     "codes of runs": (
         lambda: (
             (pa.table({"src": pa.RunEndEncodedArray.from_arrays([2], [1]), "dst": [1, 2]}),),
+            {},
+        ),
+        "",
+    ),
+    "texts of variable width of NumPy": (
+        lambda: (
+            ({"src": np.array(["a"], STRINGS()), "dst": np.array(["b"], STRINGS())},),
             {},
         ),
         "",

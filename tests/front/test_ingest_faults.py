@@ -423,6 +423,16 @@ READ = {
         {},
         [("a x", "b"), ("b", "a x")],
     ),
+    "quotes within quotes after spaces": (
+        'src,dst\n"a ""b""",\t"x"\nx, "a ""b"""\nx, a""b\n',
+        {},
+        [('a "b"', "x"), ("x", 'a "b"'), ("x", 'a""b')],
+    ),
+    "other spaces are part of texts": (
+        "src,dst\n\u00a0a,b\n b,\u00a0a\n" + "b,b\n" * 40 + "\u00a0a,b\n",
+        {},
+        [("\u00a0a", "b"), ("b", "\u00a0a"), *[("b", "b")] * 40, ("\u00a0a", "b")],
+    ),
     "spaces around integers": ("src, dst\n1, 2\n 2 ,1\n", {}, [(1, 2), (2, 1)]),
     "spaces within texts": ("src,dst\na b,c\nc,a b\n", {}, [("a b", "c"), ("c", "a b")]),
     "zeros in front": ("src,dst\n007,7\n7,007\n", {}, [("007", "7"), ("7", "007")]),
@@ -461,6 +471,13 @@ def test_texts_that_are_read_as_they_are_meant(case, packed, tmp_path, monkeypat
     graph = gt.load(gt.import_graph(path, to=tmp_path / "s", **options))
     ids = graph.original_ids
     assert list(zip(ids[graph.src].tolist(), ids[graph.dst].tolist(), strict=True)) == wanted
+
+
+def test_rows_may_be_longer_than_the_blocks_of_pyarrow(tmp_path):
+    long = "b" * (3 << 20)
+    (tmp_path / "e.csv").write_text(f"src,dst\na,b\n{long},a\n")
+    graph = gt.load(gt.import_graph(tmp_path / "e.csv", to=tmp_path / "s"))
+    assert graph.original_ids.tolist() == ["a", "b", long]
 
 
 @pytest.mark.parametrize("size", [1, 3])

@@ -445,6 +445,19 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(binary, "ROWS", 16)
 
 
+@pytest.mark.parametrize("values", ["1,NULL,2", "true,nan,FALSE", "2.5,#N/A,-1", None])
+def test_missing_numbers_and_bools_are_no_names(values, tmp_path):
+    nodes = {"id": [1, 2, 3], "kind": pa.array([1.0, np.nan, 2.0])}
+    if values is not None:
+        nodes = tmp_path / "nodes.csv"
+        rows = zip((1, 2, 3), values.split(","), strict=True)
+        nodes.write_text("id,kind\n" + "".join(f"{i},{value}\n" for i, value in rows))
+    options = {"one_hot": "kind", "missing": "own", "to": tmp_path / "store"}
+    graph = gt.load(gt.import_graph({"src": [1], "dst": [2]}, nodes, **options))
+    names = graph.meta["one_hot"]["kind"]
+    assert len(names) == 3 and names[np.asarray(graph.x)[1].argmax()] == "(other)"
+
+
 def test_masked_values_in_memory_are_missing(tmp_path):
     nodes = {
         "id": [1, 2, 3],

@@ -15,6 +15,7 @@ from graphtheta.graph.data.scale import SCALES
 from graphtheta.importing.fields.base import Field, Output, Wrong
 from graphtheta.importing.fields.codes import Codes
 from graphtheta.importing.fields.numbers import Numbers
+from graphtheta.importing.tables.arrow import NO_VALUE, TEXT
 from graphtheta.importing.tables.text import without_point
 
 SCALE = SCALES["x"]
@@ -59,6 +60,9 @@ class OneHot(Codes):
     def texts(self, table: pa.Table) -> Any:
         """The names."""
         texts = super().texts(table)
+        if self._numbers or self._bools:
+            # of numbers and bools these are no names
+            texts = pc.if_else(pc.is_in(texts, pa.array(NO_VALUE, TEXT)), None, texts)
         if self._numbers:
             return without_point(texts)
         return pc.utf8_lower(texts) if self._bools else texts

@@ -288,7 +288,7 @@ def column_of(what: str, value: Any) -> Any:
 
 def _values(x: Any) -> Any:
     """Values as a column of pyarrow; Python integers beyond 64 bits are decimals."""
-    if isinstance(x, np.ndarray) and x.dtype.kind == "U":
+    if isinstance(x, np.ndarray) and x.dtype.kind in "UT":
         return pa.array(x.tolist(), TEXT)
     try:
         return pa.array(x, from_pandas=True)
@@ -311,7 +311,7 @@ def array_of(value: Any) -> np.ndarray:
     except ValueError:
         # lists of different lengths
         x = in_cells(value)
-    return x.astype(x.dtype.newbyteorder("="), copy=False)
+    return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
 
 def in_cells(values: Collection[Any]) -> np.ndarray:

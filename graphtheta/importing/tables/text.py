@@ -274,7 +274,7 @@ class TextBlock:
             [name for name in names if columns[name] == pa.int64()] for names in (plain, pointed)
         )
         self._breaks = breaks
-        self._spaced = may_have_spaces(text, head.separator.encode())
+        self._spaces = spaces_around(text, head.separator)
         # numbers of the rows that were parsed; None for all
         self._parsed: np.ndarray | None = None
 
@@ -412,7 +412,7 @@ class TextBlock:
             name
             for name, kind in self._columns.items()
             if name in self._pointed
-            or (self._spaced and (pa.types.is_boolean(kind) or pa.types.is_timestamp(kind)))
+            or (self._spaces and (pa.types.is_boolean(kind) or pa.types.is_timestamp(kind)))
         }
         kinds = {
             name: pa.large_string() if name in trimmed_first else kind
@@ -420,7 +420,12 @@ class TextBlock:
         }
         table = csv.read_csv(
             pa.BufferReader(text),
-            csv.ReadOptions(column_names=self._head.names, use_threads=threads),
+            # threads parse parts of the text, which are to have whole rows
+            csv.ReadOptions(
+                column_names=self._head.names,
+                use_threads=threads,
+                block_size=None if threads else max(1, len(text)),
+            ),
             csv.ParseOptions(
                 delimiter=self._head.separator,
                 invalid_row_handler=invalid,
@@ -434,9 +439,9 @@ class TextBlock:
                 false_values=in_any_case(NO),
             ),
         )
-        for i, (name, kind) in enumerate(kinds.items() if self._spaced or self._pointed else ()):
+        for i, (name, kind) in enumerate(kinds.items() if self._spaces or self._pointed else ()):
             if pa.types.is_large_string(kind):
-                column = trimmed(table.column(name)) if self._spaced else table.column(name)
+                column = trimmed(table.column(name), self._spaces)
                 if name in self._pointed:
                     column = self._whole(name, column)
                 elif name in trimmed_first:
@@ -549,26 +554,34 @@ class TextBlock:
         return f"column '{name}': {what}"
 
 
-def may_have_spaces(text: bytes, separator: bytes) -> bool:
-    """Whether there may be spaces around values."""
-    spaces = [space for space in (b" ", b"\t") if separator not in (b" ", space) and space in text]
+def spaces_around(text: bytes, separator: str) -> str:
+    """The characters that are no part of values if they are around them; none if none may be."""
+    spaces = "" if separator == " " else " \t".replace(separator, "")
     # of quoted values, too
-    edges = (separator, b"\n", b"\r\n", b'"')
-    return any(
+    edges = (separator.encode(), b"\n", b"\r\n", b'"')
+    around = any(
         text.startswith(space)
         or text.endswith(space)
         or any(space + edge in text or edge + space in text for edge in edges)
-        for space in spaces
+        for space in map(str.encode, spaces)
+        if space in text
     )
+    return spaces if around else ""
 
 
-def trimmed(column: Any) -> Any:
+def trimmed(column: Any, spaces: str) -> Any:
     """Texts without spaces around them, and without quotes that come after such spaces, where
     pyarrow takes them for text.
     """
-    out = pc.utf8_trim_whitespace(column)
-    inside = pc.replace_substring_regex(out, '^"(.*)"$', r"\1")
-    return pc.if_else(pc.starts_with(column, " "), inside, out)
+    if not spaces:
+        return column
+    out = pc.utf8_trim(column, spaces)
+    quoted = pc.and_(
+        pc.not_equal(column, pc.utf8_ltrim(column, spaces)),
+        pc.match_substring_regex(out, '(?s)^".*"$'),
+    )
+    inside = pc.replace_substring(pc.utf8_slice_codeunits(out, 1, -1), '""', '"')
+    return pc.if_else(quoted, inside, out)
 
 
 def disguised(name: str, values: Any) -> Callable[[int], str]:
