@@ -28,7 +28,7 @@ from harness import finish, parser
 import graphtheta as gt
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.partitioners.report import OneOf
 from graphtheta.train.loop.modes import count_modes
@@ -82,7 +82,7 @@ def program(
 
 def cuts(graph: gt.Graph, masters: str, workers: int) -> dict[str, float]:
     """Shares of edges and of paths that a partitioner cuts, and how even its parts are."""
-    owner, _ = assign(GraphEdges(graph), OneOf(workers), "1d-src", masters, 0)
+    owner, _ = assign(EdgeSource(graph), OneOf(workers), "1d-src", masters, 0)
     # for each node, the ends of its edges with each owner
     ends = np.zeros((graph.n_nodes, workers))
     np.add.at(ends, (graph.src, owner[graph.dst]), 1)

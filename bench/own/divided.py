@@ -23,7 +23,7 @@ from contender import report
 
 import graphtheta as gt
 from graphtheta.engine.partition.division import divide
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import block_bounds
 from graphtheta.engine.runtime.start import start
 from graphtheta.partitioners.registry import DEFAULT_PLACEMENT
@@ -64,7 +64,7 @@ def main(folder: str, nodes: str, masters: str, partitioner: str) -> None:
     graph = gt.Graph(
         [np.load(Path(folder, f"{end}.npy"), mmap_mode="r") for end in ("src", "dst")], int(nodes)
     )
-    for source in (GraphEdges(SMALL), GraphEdges(graph)):
+    for source in (EdgeSource(SMALL), EdgeSource(graph)):
         comm.barrier()
         began = perf_counter()
         used = process_time()

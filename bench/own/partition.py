@@ -19,7 +19,7 @@ from contender import report
 
 import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.errors import ConfigError
@@ -51,7 +51,7 @@ def whole(graph: gt.Graph, workers: int, pair: str) -> dict[str, float]:
         path = Path(folder, "owners.npy")
         began = perf_counter()
         used = process_time()
-        np.save(path, assign(GraphEdges(graph), OneOf(workers), partitioner, masters, 0)[0])
+        np.save(path, assign(EdgeSource(graph), OneOf(workers), partitioner, masters, 0)[0])
         run_simulated(
             workers, lambda comm: build_partition(graph, comm, partitioner, f"file:path={path}")
         )

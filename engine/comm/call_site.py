@@ -10,8 +10,9 @@ from types import FrameType
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
-# packages and modules that implement communication; call sites leave out their frames
-INTERNAL_MODULES = {__package__}
+# packages and modules that implement communication; call sites leave out their frames, and those
+# between a ``with`` block and the function that it calls
+INTERNAL_MODULES = {__package__, "contextlib"}
 
 
 def collective(function: F) -> F:

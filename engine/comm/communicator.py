@@ -6,11 +6,11 @@ on them here, once, so all implementations return the same values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import copy_context
+from itertools import pairwise
 from threading import Thread
-from types import TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -155,7 +155,11 @@ class Comm(Transport):
         Raises:
             FormatError: If the object cannot be encoded.
         """
-        self._check_rank(root, "broadcast")
+        if not 0 <= root < self.size:
+            raise CommError(
+                f"broadcast: root {root} is not one of the {self.size} ranks, at {call_site()};"
+                f" give 0 to {self.size - 1}"
+            )
         self._enter("broadcast", root)
         arrays: list[np.ndarray] = []
         data = encode(obj, arrays) if self.rank == root else b""
@@ -173,31 +177,27 @@ class Comm(Transport):
         return result
 
     @collective
-    def gather_rows(self, x: np.ndarray, root: int = 0) -> list[np.ndarray] | None:
-        """Arrays of different lengths of all ranks, on one rank.
+    def gather_rows(self, x: np.ndarray) -> list[np.ndarray] | None:
+        """Arrays of different lengths of all ranks, on rank 0.
 
         Args:
             x: Rows [n, ...]; n may differ between ranks and may be 0, dtype and trailing shape may
                 not.
-            root: The rank that receives.
 
         Returns:
-            On ``root`` the arrays in rank order (parts of one new array), elsewhere None. Rows
-            travel along a binomial tree, so a rank receives and holds up to half of them meanwhile.
+            On rank 0 the arrays in rank order (parts of one new array), elsewhere None. Rows travel
+            along a binomial tree, so a rank receives and holds up to half of them meanwhile.
 
         Raises:
             ShapeError: If dtype or trailing shape differ between ranks; on all ranks.
         """
-        self._check_rank(root, "gather_rows")
-        self._enter("gather_rows", root)
+        self._enter("gather_rows")
         x = np.ascontiguousarray(x)
         heads = [decode(data) for data in self._gather_bytes(encode((x.dtype.str, x.shape)))]
         check_rows("gather_rows", [(dtype, shape[1:]) for dtype, shape in heads])
-        # positions in the tree count from root on
-        place = (self.rank - root) % self.size
-        order = np.roll(np.arange(self.size), -root)
-        at = np.cumsum([0, *(heads[q][1][0] for q in order)])
-        rows = np.empty((at[_subtree(place, self.size)] - at[place], *x.shape[1:]), x.dtype)
+        rank = self.rank
+        at = np.cumsum([0, *(shape[0] for _, shape in heads)])
+        rows = np.empty((at[_subtree(rank, self.size)] - at[rank], *x.shape[1:]), x.dtype)
         rows[: len(x)] = x
         step = 1
         while step < self.size:
@@ -205,15 +205,15 @@ class Comm(Transport):
             # parents
             sends: list[Send] = []
             recvs: list[Send] = []
-            if place % (2 * step) == step:
-                sends = [(int(order[place - step]), rows)]
-            elif place % (2 * step) == 0 and place + step < self.size:
-                child = place + step
-                bounds = (at[child] - at[place], at[_subtree(child, self.size)] - at[place])
-                recvs = [(int(order[child]), rows[slice(*bounds)])]
+            if rank % (2 * step) == step:
+                sends = [(rank - step, rows)]
+            elif rank % (2 * step) == 0 and rank + step < self.size:
+                child = rank + step
+                bounds = (at[child] - at[rank], at[_subtree(child, self.size)] - at[rank])
+                recvs = [(child, rows[slice(*bounds)])]
             self.move_begin(sends, recvs, Tag.GATHER_ROWS).end()
             step *= 2
-        return None if place else [rows[at[v] : at[v + 1]] for v in np.argsort(order)]
+        return None if rank else [rows[a:b] for a, b in pairwise(at)]
 
     @collective
     def all_to_all(self, parts: list[np.ndarray]) -> list[np.ndarray]:
@@ -302,7 +302,8 @@ class Comm(Transport):
         return [function() for function in work]
 
     @collective
-    def agreed(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def agreed(self) -> Iterator[None]:
         """A block that ends without an error on all ranks or with one on all, so that no rank
         waits for one that failed::
 
@@ -318,7 +319,14 @@ class Comm(Transport):
         purpose. Any other exception is a bug or comes from outside: as everywhere, it ends the job
         with the traceback of its rank.
         """
-        return _Agreed(self)
+        try:
+            yield
+        except GraphThetaError as error:
+            if self.size > 1 and not error.agreed:
+                self._agree(error)
+            raise
+        if self.size > 1:
+            self._agree(None)
 
     def move_begin(
         self, sends: list[Send], recvs: list[Send], tag: int, *, at_most: bool = False
@@ -408,36 +416,8 @@ class Comm(Transport):
             self._gather_checked(np.empty(0, np.uint8))
         return self._channel.reduction.combine(x, combine)
 
-    def _check_rank(self, root: int, name: str) -> None:
-        if not 0 <= root < self.size:
-            raise CommError(
-                f"{name}: root {root} is not one of the {self.size} ranks, at {call_site()}; give 0"
-                f" to {self.size - 1}"
-            )
 
-
-def _subtree(place: int, size: int) -> int:
-    """The last position of a subtree of a binomial tree, plus 1."""
+def _subtree(rank: int, size: int) -> int:
+    """The last rank of a subtree of a binomial tree, plus 1."""
     # as many as its lowest bit that is set; the root has all
-    return min(place + (place & -place), size) if place else size
-
-
-class _Agreed:
-    """A block on whose errors the ranks of a communicator agree, see ``Comm.agreed``."""
-
-    def __init__(self, comm: Comm):
-        self._comm = comm
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._comm.size == 1:
-            return
-        if error is None or (isinstance(error, GraphThetaError) and not error.agreed):
-            self._comm._agree(error)
+    return min(rank + (rank & -rank), size) if rank else size

@@ -51,7 +51,7 @@ class SerialComm(Comm):
     def _post(
         self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool
     ) -> Callable[[], None]:
-        return _nothing
+        return lambda: None
 
 
 class LocalComm(SerialComm):
@@ -74,7 +74,3 @@ class LocalComm(SerialComm):
     def _channel_number(self) -> int:
         # it belongs to one work item, and needs no other channel
         return 0
-
-
-def _nothing() -> None:
-    pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,66 +26,39 @@ class EdgeChunk(NamedTuple):
     dst: np.ndarray
 
 
-class EdgeSource(Protocol):
-    """The edges of a graph in chunks, the same on every rank, for any number of iterations."""
+class EdgeSource:
+    """The edges of a graph in memory or in mapped files, in chunks, the same on every rank, for any
+    number of iterations.
 
-    @property
-    def n_nodes(self) -> int:
-        """Nodes of the graph; their ids are 0 to n_nodes - 1."""
+    Args:
+        graph: Has ``n_nodes``, ``n_edges``, ``src``, ``dst`` and ``train``.
+        chunk: Edges per chunk.
 
-    @property
-    def n_edges(self) -> int:
-        """Edges of the graph."""
+    Attributes:
+        n_nodes: Nodes of the graph; their ids are 0 to n_nodes - 1.
+        n_edges: Edges of the graph.
+        train: Training nodes, [n_nodes] bool, for partitioners that balance them; None if there are
+            none.
+        mapped: Whether both ends of the edges are in mapped files.
+    """
 
-    @property
-    def train(self) -> np.ndarray | None:
-        """Training nodes, [n_nodes] bool, for partitioners that balance them; None if there are
-        none.
-        """
+    def __init__(self, graph: Any, chunk: int = CHUNK):
+        self._graph = graph
+        self._chunk = chunk
+        self.n_nodes = int(graph.n_nodes)
+        self.n_edges = int(graph.n_edges)
+        self.train: np.ndarray | None = graph.train
+        self.mapped = in_files(graph.src) and in_files(graph.dst)
 
     def chunks(self) -> Iterator[EdgeChunk]:
         """All edges, each once, by ascending global id."""
+        return self.share(0, 1)
 
     def share(self, rank: int, size: int) -> Iterator[EdgeChunk]:
         """The edges that a worker reads if each edge is read by one of ``size``.
 
         They are by ascending global id, and above those of lower ranks.
         """
-
-
-class GraphEdges:
-    """The edges of a graph in memory or in a mapped file.
-
-    Args:
-        graph: Has ``n_nodes``, ``n_edges``, ``src``, ``dst`` and ``train``.
-        chunk: Edges per chunk.
-    """
-
-    def __init__(self, graph: Any, chunk: int = CHUNK):
-        self._graph = graph
-        self._chunk = chunk
-
-    @property
-    def n_nodes(self) -> int:
-        return int(self._graph.n_nodes)
-
-    @property
-    def n_edges(self) -> int:
-        return int(self._graph.n_edges)
-
-    @property
-    def train(self) -> np.ndarray | None:
-        return self._graph.train
-
-    @property
-    def mapped(self) -> bool:
-        """Whether both ends of the edges are in mapped files."""
-        return in_files(self._graph.src) and in_files(self._graph.dst)
-
-    def chunks(self) -> Iterator[EdgeChunk]:
-        return self.share(0, 1)
-
-    def share(self, rank: int, size: int) -> Iterator[EdgeChunk]:
         first, end = (self.n_edges * part // size for part in (rank, rank + 1))
         for a in range(first, end, self._chunk):
             b = min(a + self._chunk, end)

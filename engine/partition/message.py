@@ -23,10 +23,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphtheta.base.bfloat16 import is_wide
+from graphtheta.base.bfloat16 import BFLOAT16, is_wide
 
 from ...ops.kernels.message_buffer import pack, unpack
 from ...ops.parallel import buffers
+from ...ops.rows.bfloat16 import expanded
 from ...ops.rows.row_list import located
 from ..comm.channel import Send
 
@@ -171,7 +172,7 @@ class MessageBuffer:
                 self._bytes[begin : begin + n * slot.width].view(slot.sent).reshape(n, *slot.shape)
             )
             if slot.rounded:
-                columns[name] = _as_float32(columns[name])
+                columns[name] = expanded(columns[name].view(BFLOAT16))
         return columns
 
     def _joined(self, slot: Slot) -> np.ndarray:
@@ -208,22 +209,6 @@ class MessageBuffer:
 def _sent_as(x: np.ndarray) -> np.dtype[Any]:
     rounded = halo_mode() == "bf16" and is_wide(x.shape[1:], x.dtype)
     return np.dtype(np.uint16) if rounded else x.dtype
-
-
-def _as_float32(x: np.ndarray) -> np.ndarray:
-    """Rounded rows as float32."""
-    out = buffers.empty(x.shape, np.float32)
-    words = _words(out)
-    ptr = np.array([0, len(x)])
-    start = np.zeros(1, np.int64)
-    buffers.by_blocks(
-        lambda b, begin, end: unpack(
-            messages=x.reshape(-1), ptr=ptr, start=start, out=words, begin=begin, end=end
-        ),
-        len(x),
-        words.shape[1],
-    )
-    return out
 
 
 def _raw(x: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ from ..store.short import short_column
 from ..store.store import ColumnStore
 from .directory import DenseDirectory, Directory
 from .division import divide
-from .edge_source import GraphEdges
+from .edge_source import EdgeSource
 from .exchange import NOTHING, MovePlan, plan_requests
 from .partitioner import DEFAULT_PLACEMENT, assign
 from .relation import EDGE, RELATION, EdgeBlock, Served, StoredRelation
@@ -270,7 +270,7 @@ def build_partition(
 
     Collective: all ranks of comm.
     """
-    source = GraphEdges(graph)
+    source = EdgeSource(graph)
     if comm.size > graph.n_nodes:
         raise PartitionError(
             f"the graph has {graph.n_nodes} nodes and the job {comm.size} ranks; start at most"

@@ -55,10 +55,6 @@ class _Link:
     started: int = 0
 
 
-def _new_link() -> _Link:
-    return _Link(MPI.COMM_WORLD.Dup(), MPI.COMM_WORLD.Dup())
-
-
 class _Arriving:
     """A message that arrives in pieces.
 
@@ -152,7 +148,7 @@ class MpiComm(Comm):
         world = MPI.COMM_WORLD
         # held in every call of the library
         self._lock = RLock()
-        self._links = [_new_link()]
+        self._links = [_Link(world.Dup(), world.Dup())]
         self._open: list[MPI.Request] = []
         self._ended = False
         super().__init__(world.Get_rank(), world.Get_size())

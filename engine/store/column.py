@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -65,22 +65,6 @@ class Column(Protocol):
         """
 
 
-@runtime_checkable
-class InPlace(Protocol):
-    """A column whose rows can be read where they are stored."""
-
-    def listed(self, rows: np.ndarray) -> RowList | None:
-        """The rows without a copy.
-
-        Args:
-            rows: Row numbers in any order, [m].
-
-        Returns:
-            Rows of an array, of the type and trailing shape of the column; None if they must be
-            read with ``read_begin``.
-        """
-
-
 @dataclass(frozen=True)
 class Ready:
     """A read whose values are available."""
@@ -92,13 +76,19 @@ class Ready:
 
 
 def listed_rows(column: Column, rows: np.ndarray) -> RowList | None:
-    """Rows of a column where they are stored, [m, ...]; None if they must be copied.
+    """Rows of a column where they are stored, without a copy, from its method ``listed``, which
+    takes their numbers.
 
     Args:
         column: The column.
         rows: Row numbers in any order, [m].
+
+    Returns:
+        Rows of an array, of the type and trailing shape of the column, [m, ...]; None if they must
+        be read with ``read_begin``.
     """
-    return column.listed(rows) if isinstance(column, InPlace) else None
+    listed: Callable[[np.ndarray], RowList | None] | None = getattr(column, "listed", None)
+    return None if listed is None else listed(rows)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -218,7 +219,7 @@ class OwnStrategy(Strategy):
         with comm.agreed():
             self._check(batch, f"strategy={self.name}: {call}")
             # views are made at the same time, and a user may write the next one into the same array
-            batch = _copied(batch)
+            batch = deepcopy(batch)
         nodes = batch.nodes
         everything = nodes is not None and (
             bool(nodes.all()) if nodes.dtype == bool else len(nodes) == self.partition.n_nodes
@@ -350,13 +351,6 @@ def _mask(chosen: np.ndarray, ids: np.ndarray) -> np.ndarray:
         ids: Ids of the rows, [n] int64.
     """
     return chosen if chosen.dtype == bool else np.isin(ids, chosen)
-
-
-def _copied(batch: Batch) -> Batch:
-    """The batch with arrays of its own."""
-    values: dict[str, Any] = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    copies = {name: x.copy() for name, x in values.items() if isinstance(x, np.ndarray)}
-    return Batch(**{**values, **copies})
 
 
 def _outline(batch: Batch) -> list[Any]:

@@ -31,6 +31,7 @@ from ..comm.communicator import Comm
 from ..partition.exchange import pointers
 from ..partition.partition import Partition
 from ..partition.table import Route
+from ..store.cached import RowCache
 from .scatter import Move
 from .scheduler import in_stage
 from .stages import FEATURES
@@ -79,18 +80,6 @@ class Turns:
             comm.until(lambda: self._first >= number, "waits for the features of an earlier view")
 
 
-class Cache(Protocol):
-    """Rows of columns; see ``engine.store.cached.RowCache``."""
-
-    def look_up(self, keys: np.ndarray, batches: int) -> Any:
-        """The rows it holds, for so many batches: an object with ``rest``, positions of the others,
-        and ``joined``.
-        """
-
-    def store(self, keys: np.ndarray, rows: dict[str, Any]) -> None:
-        """Offer rows that were not found."""
-
-
 class Relay(Protocol):
     """Fetches rows of other machines once for all workers of a machine."""
 
@@ -129,7 +118,7 @@ class Features:
     def __init__(
         self,
         partition: Partition,
-        cache: Cache | None = None,
+        cache: RowCache | None = None,
         own: bool = False,
         relay: Relay | None = None,
     ):
@@ -198,8 +187,7 @@ class Features:
             ids[at],
             rest if len(at) == len(ids) else {name: take_rows(x, at) for name, x in rest.items()},
         )
-        out: dict[str, Any] = cached.joined(rest)
-        return out
+        return cached.joined(rest)
 
     def _rows(self, owner: np.ndarray, row: np.ndarray, batches: int) -> dict[str, Any]:
         """The wide columns of some nodes, none twice, that the cache does not hold.

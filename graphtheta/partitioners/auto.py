@@ -15,7 +15,7 @@ from graphtheta.base.console import amount, figure
 from graphtheta.base.costs import COMPARING, COMPARING_AT_LEAST, LINK, PARTITIONING
 from graphtheta.base.rng import Purpose, bits, key
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import (
     DEFAULT_PLACEMENT,
     EDGE_PLACEMENTS,
@@ -168,7 +168,7 @@ def _measured(
     graph: Any, sample: Sample, masters: str, size: int, work: TrainingWork
 ) -> Iterator[_Measured]:
     """Figures of a node partitioner with its candidate placements."""
-    source = GraphEdges(sample)
+    source = EdgeSource(sample)
     comm = OneOf(size)
     owners = np.asarray(
         make_partitioner(masters, work.seed).assign(source, comm).owner(np.arange(sample.n_nodes)),

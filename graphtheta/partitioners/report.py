@@ -13,7 +13,7 @@ import numpy as np
 from graphtheta.base.arguments import checked
 from graphtheta.base.memory import peak_bytes, resident_bytes
 from graphtheta.engine.comm.serial import SerialComm
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.errors import CommError, PartitionError, ShapeError
 from graphtheta.graph.data.graph import Graph
@@ -118,7 +118,7 @@ def partition_report(
             " cluster of each node"
         )
     pair = pair_of(partitioner, masters)
-    source = GraphEdges(graph)
+    source = EdgeSource(graph)
     train = graph.train if graph.train is not None else np.zeros(graph.n_nodes, bool)
     placed = Placed(source, n_workers)
     before = _peak_anew()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import (
     EDGE_PLACEMENTS,
@@ -49,7 +49,7 @@ def registered(monkeypatch):
 
 
 def test_edges_come_in_chunks():
-    source = GraphEdges(GRAPH, 50)
+    source = EdgeSource(GRAPH, 50)
     chunks = list(source.chunks())
     assert [len(c.ids) for c in chunks] == [50, 50, 30] and (source.n_nodes, source.n_edges) == (
         40,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition import blocks
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.errors import PartitionError
@@ -25,9 +25,9 @@ SMALL_CACHE = {"PAGE": 2, "PAGES": 2, "WINDOW": 8, "SAMPLED": 40}
 
 def plain(graph, comm, placement):
     """All arrays of the topology of a partition by name, in whole-array NumPy."""
-    owner, worker = assign(GraphEdges(graph), comm, *placement, 0)
+    owner, worker = assign(EdgeSource(graph), comm, *placement, 0)
     workers = np.concatenate(
-        [np.zeros(0, np.int32), *(worker(chunk) for chunk in GraphEdges(graph).chunks())]
+        [np.zeros(0, np.int32), *(worker(chunk) for chunk in EdgeSource(graph).chunks())]
     )
     order, row_of = ordered(graph, owner, workers)
     mine, mirrors = rows(graph, owner, workers, order, row_of, comm.rank)

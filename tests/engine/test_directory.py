@@ -11,7 +11,7 @@ import pytest
 
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.directory import ComputedDirectory, DenseDirectory, TableDirectory
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.located import values_of
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import make_partitioner
@@ -26,7 +26,7 @@ def computed(masters):
 
     def make(comm, mine):
         return ComputedDirectory(
-            comm, mine, make_partitioner(masters, 0).assign(GraphEdges(GRAPH), comm).owner
+            comm, mine, make_partitioner(masters, 0).assign(EdgeSource(GRAPH), comm).owner
         )
 
     return make

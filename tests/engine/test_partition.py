@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typed import typed
 
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.exchange import Exchange
 from graphtheta.engine.partition.partition import MASTER, MIRROR, build_partition
 from graphtheta.engine.partition.partitioner import make_partitioner
@@ -182,7 +182,7 @@ def test_presets_place_edges_as_they_say():
 def owners_of(name, graph, size, seed=0):
     """Owners of all nodes by a partitioner."""
     program = lambda comm: (
-        make_partitioner(name, seed).assign(GraphEdges(graph), comm).owner(np.arange(graph.n_nodes))
+        make_partitioner(name, seed).assign(EdgeSource(graph), comm).owner(np.arange(graph.n_nodes))
     )
     return run_simulated(size, program)[0]
 

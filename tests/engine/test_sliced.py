@@ -17,7 +17,7 @@ import ranks
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition import layout
 from graphtheta.engine.partition.directory import ComputedDirectory, DenseDirectory, TableDirectory
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import (
     EDGE_PLACEMENTS,
@@ -73,7 +73,7 @@ def build(comm, graph, *placement):
 def check(graph, folder, size, placement, **options):
     """Build from arrays and from files."""
     sliced = mapped(graph, folder)
-    assert GraphEdges(sliced).mapped and not GraphEdges(graph).mapped
+    assert EdgeSource(sliced).mapped and not EdgeSource(graph).mapped
 
     def program(comm):
         whole, own = (build_partition(g, comm, *placement, **options) for g in (graph, sliced))
@@ -102,7 +102,7 @@ def check(graph, folder, size, placement, **options):
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("placement", graphs.PLACEMENTS, ids="-".join)
 def test_partitions_are_equal(placement, size, tmp_path, monkeypatch):
-    monkeypatch.setattr(GraphEdges.__init__, "__defaults__", (17,))
+    monkeypatch.setattr(EdgeSource.__init__, "__defaults__", (17,))
     check(graphs.random_graph(40, 130), tmp_path, size, placement, seed=3, dtype=np.float64)
     for graph in ODD.values() if placement in (graphs.PLACEMENTS[0], graphs.PLACEMENTS[-1]) else ():
         # an empty file cannot be mapped
@@ -141,7 +141,7 @@ def test_orders_of_rows(size, tmp_path, monkeypatch):
 @pytest.mark.parametrize("size", [1, 3])
 def test_owners_and_workers_that_follow_no_rule(size, tmp_path, monkeypatch):
     """Placements and sequential partitioners run on rank 0, other partitioners on all ranks."""
-    monkeypatch.setattr(GraphEdges.__init__, "__defaults__", (17,))
+    monkeypatch.setattr(EdgeSource.__init__, "__defaults__", (17,))
     monkeypatch.setitem(EDGE_PLACEMENTS, "by_table", ByTable)
     monkeypatch.setitem(PARTITIONERS, "from_table", FromTable)
     np.save(tmp_path / "owners.npy", np.arange(40) % size)

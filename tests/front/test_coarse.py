@@ -12,7 +12,7 @@ import pytest
 import graphtheta as gt
 from graphtheta.base.rng import shuffle
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.partitioners.report import OneOf
 from graphtheta.partitioners.stream import capacity
@@ -66,7 +66,7 @@ def test_neighbours_receive_what_nodes_send(monkeypatch):
         here = slice(blocks.first, blocks.last)
         return [
             (number, blocks.first + int(v), int(x))
-            for number, nodes, values in HomeEdges(GraphEdges(graph, 7), comm).along(
+            for number, nodes, values in HomeEdges(EdgeSource(graph, 7), comm).along(
                 [twice[here], -twice[here]], sends[here]
             )
             for v, x in zip(nodes, values, strict=True)
@@ -85,7 +85,7 @@ def test_neighbours_receive_what_nodes_send(monkeypatch):
 
 
 def component(graph, comm, chunk=16):
-    pairs = ((edges.src, edges.dst) for edges in shared_chunks(GraphEdges(graph, chunk), comm))
+    pairs = ((edges.src, edges.dst) for edges in shared_chunks(EdgeSource(graph, chunk), comm))
     return components(IdBlocks(comm, graph.n_nodes), pairs)
 
 
@@ -164,7 +164,7 @@ def test_search_finds_the_nearest_sources(hops):
     graph = GRAPHS["some"]
     sources = shuffle(5, np.arange(40))[:4]
     name = joined(
-        1, lambda comm: coarse.searched(HomeEdges(GraphEdges(graph, 16), comm), 4, hops, 5)[0]
+        1, lambda comm: coarse.searched(HomeEdges(EdgeSource(graph, 16), comm), 4, hops, 5)[0]
     )
     distance = np.where(np.isin(np.arange(40), sources), 0, 99)
     for hop in range(1, hops + 1):
@@ -179,7 +179,7 @@ def test_search_finds_the_nearest_sources(hops):
             )
     for size in SIZES[1:]:
         ranks = run_simulated(
-            size, lambda comm: coarse.searched(HomeEdges(GraphEdges(graph, 7), comm), 4, hops, 5)
+            size, lambda comm: coarse.searched(HomeEdges(EdgeSource(graph, 7), comm), 4, hops, 5)
         )
         np.testing.assert_array_equal(np.concatenate([found for found, _ in ranks]), name)
         np.testing.assert_array_equal(
@@ -222,7 +222,7 @@ def test_nodes_near_coarse_blocks(size, group, monkeypatch):
         blocks = IdBlocks(comm, 40)
         return list(
             coarse.near_blocks(
-                HomeEdges(GraphEdges(graph, 33), comm),
+                HomeEdges(EdgeSource(graph, 33), comm),
                 block[blocks.first : blocks.last],
                 70,
                 second,
@@ -254,6 +254,6 @@ def test_nodes_near_coarse_blocks(size, group, monkeypatch):
 )
 def test_whole_components_are_not_cut(sizes, size, whole):
     graph, _ = paths(sizes)
-    owners, _ = assign(GraphEdges(graph, 16), OneOf(size), "1d-src", "grem", 0)
+    owners, _ = assign(EdgeSource(graph, 16), OneOf(size), "1d-src", "grem", 0)
     assert np.bincount(owners).max() <= capacity(graph.n_nodes, size, 0.1)
     assert (owners[graph.src] == owners[graph.dst]).all() == whole

@@ -11,7 +11,7 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.partitioners.grem import degree_blocks
 from graphtheta.partitioners.report import OneOf
@@ -30,7 +30,7 @@ def core():
 @cache
 def owners(size, options="", masters="grem", chunk=1 << 20):
     masters = f"grem:slack={SLACK}{options}" if masters == "grem" else masters
-    return assign(GraphEdges(core(), chunk), OneOf(size), "1d-src", masters, 7)[0]
+    return assign(EdgeSource(core(), chunk), OneOf(size), "1d-src", masters, 7)[0]
 
 
 def cut(owner):

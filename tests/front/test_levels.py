@@ -14,7 +14,7 @@ import pytest
 import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.ops.kernels.partition.forest import free_keys, number_ids
 from graphtheta.partitioners import grem
 from graphtheta.partitioners.stream import capacity
@@ -40,7 +40,7 @@ def parts(graph, size, comms, **options):
     """Owners of all nodes by one worker, or by ``size``."""
 
     def program(comm):
-        owner = grem.GremPartitioner(seed=7, **options).owners(GraphEdges(graph, 5000), comm, size)
+        owner = grem.GremPartitioner(seed=7, **options).owners(EdgeSource(graph, 5000), comm, size)
         return owner(np.arange(graph.n_nodes))
 
     return [program(SerialComm())] if comms == 1 else run_simulated(comms, program)
@@ -78,7 +78,7 @@ def test_cuts_are_small_also_over_several_levels(few, monkeypatch):
 
 
 def level_of(graph, comm, size):
-    return of_source(GraphEdges(graph, 300), comm, size)
+    return of_source(EdgeSource(graph, 300), comm, size)
 
 
 @pytest.mark.parametrize("comms", [1, 3])

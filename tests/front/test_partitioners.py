@@ -15,7 +15,7 @@ import graphtheta as gt
 from graphtheta.base.rng import Purpose, key, shuffle
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import assign, make_partitioner
 from graphtheta.errors import CommError, ConfigError, FormatError, PartitionError
@@ -57,7 +57,7 @@ def with_library(masters):
 
 def assigned(graph, size, masters="hash", placement="1d-src", chunk=1 << 20):
     """Owners of all nodes and workers of all edges."""
-    source = GraphEdges(graph, chunk)
+    source = EdgeSource(graph, chunk)
     owners, worker = assign(source, OneOf(size), placement, masters, 7)
     return owners, np.concatenate([np.zeros(0, np.int32), *(worker(c) for c in source.chunks())])
 
@@ -147,11 +147,11 @@ def test_blocks_go_where_the_formula_says(options, size):
     masters = make_partitioner(f"bgl:blocks=20,slack=0.2,{options}".rstrip(","), seed=7)
     for graph in (graphs.random_graph(60, 150), gt.load("sbm:n_nodes=90,n_edges=300")):
         graph = graph.replace(train=np.arange(graph.n_nodes) % 3 == 0, val=None, test=None)
-        edges = HomeEdges(GraphEdges(graph, 16), SerialComm())
+        edges = HomeEdges(EdgeSource(graph, 16), SerialComm())
         named = searched(edges, 20, masters.hops, key(masters.seed, Purpose.PLACEMENT))
         sizes = int(SMALL * graph.n_nodes / 20), int(min(0.2 / size, 1) * graph.n_nodes)
         block, _ = sized(edges.blocks, *named, *sizes)
-        owner = masters.owners(GraphEdges(graph, 16), SerialComm(), size)
+        owner = masters.owners(EdgeSource(graph, 16), SerialComm(), size)
         np.testing.assert_array_equal(
             owner(np.arange(graph.n_nodes)), assigned_blocks(graph, block, size, masters)
         )

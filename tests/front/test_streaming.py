@@ -13,7 +13,7 @@ from graphtheta.base.rng import Purpose, bits, key
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.division import divide
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import EDGE_PLACEMENTS, PARTITIONERS, assign
 from graphtheta.errors import FormatError, PartitionError
 from graphtheta.partitioners.report import OneOf
@@ -29,7 +29,7 @@ ODD = {"some": graphs.random_graph(40, 160), **graphs.odd_graphs()}
 
 def alone(graph, size, masters="hash", placement="1d-src"):
     """Owners of all nodes and workers of all edges, computed by one worker."""
-    source = GraphEdges(graph)
+    source = EdgeSource(graph)
     owners, workers = assign(source, OneOf(size), placement, masters, 7)
     return owners, np.concatenate(
         [np.zeros(0, np.int32), *(workers(chunk) for chunk in source.chunks())]
@@ -40,7 +40,7 @@ def together(graph, size, masters="hash", placement="1d-src", chunk=17):
     """The same by as many workers as there are parts."""
 
     def program(comm):
-        division = divide(GraphEdges(graph, chunk), comm, placement, masters, 7)
+        division = divide(EdgeSource(graph, chunk), comm, placement, masters, 7)
         owners = division.owner(np.arange(graph.n_nodes))
         dealt = list(division.dealt)
         ids = np.concatenate([np.zeros(0, np.int64), *(edges.ids for edges, _ in dealt)])
@@ -213,7 +213,7 @@ def test_many_workers_find_what_one_does(size, tmp_path):
 
 def test_no_worker_reads_more_than_its_share(monkeypatch):
     """Also the owners and degrees that it holds are those of a block of ids."""
-    monkeypatch.setattr(GraphEdges, "chunks", lambda self: pytest.fail("reads all edges"))
+    monkeypatch.setattr(EdgeSource, "chunks", lambda self: pytest.fail("reads all edges"))
     pairs = [
         ("degree-block", "hdrf"),
         ("gemini", "hybrid"),
@@ -233,7 +233,7 @@ def test_rounds_in_memory_do_not_matter(monkeypatch):
         with monkeypatch.context() as few:
             few.setattr(nodes.NodeStreams.__init__, "__defaults__", (1,))
             assert (
-                len(list(nodes.NodeStreams(GraphEdges(ODD["some"]), SerialComm(), 3)._groups())) > 2
+                len(list(nodes.NodeStreams(EdgeSource(ODD["some"]), SerialComm(), 3)._groups())) > 2
             )
             for found in (alone(ODD["some"], 3, masters)[0], together(ODD["some"], 3, masters)[0]):
                 np.testing.assert_array_equal(found, whole)

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from graphtheta.engine.layer.traffic import Traffic, Widths
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.engine.view.level import Counts, Level, Pass
 from graphtheta.engine.view.scored_pairs import PairLevel
@@ -92,7 +92,7 @@ class Placement(Placed):
     """
 
     def __init__(self, graph: Graph, size: int):
-        super().__init__(GraphEdges(graph), size)
+        super().__init__(EdgeSource(graph), size)
         self._graph = graph
 
     @classmethod
@@ -116,7 +116,7 @@ class Placement(Placed):
                 f"the graph has {graph.n_nodes} nodes; plan at most {graph.n_nodes} workers"
             )
         placement = cls(graph, size)
-        placement.place(*assign(GraphEdges(graph), OneOf(size), partitioner, masters, seed))
+        placement.place(*assign(EdgeSource(graph), OneOf(size), partitioner, masters, seed))
         return placement
 
     def share(self, view: GraphView, level: Level) -> Share:

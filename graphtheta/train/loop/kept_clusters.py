@@ -11,7 +11,7 @@ import numpy as np
 
 from graphtheta.base.atomic import NEW, atomic_file, make_folder
 from graphtheta.base.logger import logger
-from graphtheta.engine.partition.edge_source import GraphEdges
+from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.graph.data.graph import Graph
 from graphtheta.partitioners.communities import METHODS, find_clusters
 
@@ -66,7 +66,7 @@ def clusters_file(graph: Graph, method: str, n_clusters: int, seed: int) -> Path
         method, n_clusters, seed: As in ``find_clusters``.
     """
     sums = hashlib.blake2b(str(graph.n_nodes).encode(), digest_size=16)
-    for chunk in GraphEdges(graph).chunks():
+    for chunk in EdgeSource(graph).chunks():
         for end in (chunk.src, chunk.dst):
             sums.update(np.ascontiguousarray(end, "<i8").data)
     folder = Path(graph.folder)
