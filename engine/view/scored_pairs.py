@@ -24,6 +24,8 @@ from .level import Level, Pass, Selection
 
 # the relation of pairs that are not stored edges
 PAIR = "pair"
+# of a worker: their numbers, rows and kinds of ends are sorted as one number of 63 bits
+MOST_PAIRS = (1 << 30) - 1
 
 
 @dataclass
@@ -85,6 +87,7 @@ class PairPlan:
     """Where the ends of this worker's pairs come from.
 
     Attributes:
+        pairs: This worker's pairs.
         needed: Mask of the masters that some pair of some worker needs, [n_masters] bool.
 
     Collective: all ranks of the partition.
@@ -92,16 +95,11 @@ class PairPlan:
 
     def __init__(self, partition: Partition, pairs: ScoredPairs):
         self._partition = partition
-        self._pairs = pairs
+        self.pairs = pairs
         self._ends = locate(partition, np.concatenate((pairs.src, pairs.dst)))
         self.needed = np.zeros(partition.n_masters, bool)
         self.needed[self._ends.row[~self._ends.remote]] = True
         self.needed[self._ends.plan.rows] = True
-
-    @property
-    def pairs(self) -> ScoredPairs:
-        """This worker's pairs."""
-        return self._pairs
 
     def lowest(self, cutoff: np.ndarray) -> np.ndarray:
         """The lowest cutoff of the pairs of any worker that end at each node in ``needed``,
@@ -145,7 +143,7 @@ class PairPlan:
             ViewError: A pair has an end outside the view.
         """
         partition = self._partition
-        pairs = self._pairs
+        pairs = self.pairs
         if row_of is not None:
             self.check(np.flatnonzero(self.needed & (row_of < 0)))
         remote = self._ends.remote
@@ -202,9 +200,9 @@ class PairPlan:
         """The relation of the pairs in this order, and their storage positions in it; None if they
         are in order.
         """
-        if self._pairs.stored is not None:
-            return self._partition.relations[EDGE], self._pairs.stored[order].astype(np.int32)
-        return Relation(PAIR, self._pairs.gid[order], columns=False), None
+        if self.pairs.stored is not None:
+            return self._partition.relations[EDGE], self.pairs.stored[order].astype(np.int32)
+        return Relation(PAIR, self.pairs.gid[order], columns=False), None
 
 
 def no_pairs(partition: Partition) -> PairPlan:
@@ -217,9 +215,17 @@ def no_pairs(partition: Partition) -> PairPlan:
 
 
 def _order(kind: np.ndarray, dst: np.ndarray) -> np.ndarray:
-    """``np.lexsort((dst, kind))``, [n] int64, for fewer than 2^30 pairs: their numbers in the last
-    bits keep equal ones in order.
+    """``np.lexsort((dst, kind))``, [n] int64: their numbers in the last bits keep equal ones in
+    order.
+
+    Raises:
+        ViewError: There are too many.
     """
+    if len(dst) > MOST_PAIRS:
+        raise ViewError(
+            f"{len(dst)} pairs of nodes on one worker are more than {MOST_PAIRS}; use more workers,"
+            " or smaller batches"
+        )
     bits = len(dst).bit_length()
     keys = (kind.astype(np.int64) << 31 | dst) << bits | np.arange(len(dst))
     # numpy sorts plain numbers several times as fast as it finds their order

@@ -11,10 +11,11 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.relation import EDGE
+from graphtheta.engine.view import scored_pairs
 from graphtheta.engine.view.level import Level, full_pass
 from graphtheta.engine.view.scored_pairs import PairPlan, ScoredPairs
 from graphtheta.engine.view.view import GraphView
-from graphtheta.errors import ColumnError
+from graphtheta.errors import ColumnError, ViewError
 from graphtheta.ops import Parameter, Tape
 from graphtheta.ops.autodiff.space import RowSpace
 
@@ -68,6 +69,15 @@ def test_a_layer_sums_over_a_relation_made_for_the_batch(size, beside_edges):
         np.testing.assert_allclose(comm.all_sum(grads.of(model.w)), x.T @ matrix.T @ seed)
 
     run_simulated(size, program)
+
+
+def test_more_pairs_than_their_sort_can_number_are_refused(monkeypatch):
+    most = scored_pairs.MOST_PAIRS
+    # three kinds of ends, and rows of 31 bits
+    assert (3 << 31 | (1 << 31) - 1) << most.bit_length() < 1 << 63
+    monkeypatch.setattr(scored_pairs, "MOST_PAIRS", N - 1)
+    with pytest.raises(ViewError, match=f"{N} pairs of nodes on one worker are more than {N - 1};"):
+        run_simulated(1, lambda comm: view_of(build_partition(GRAPH, comm), False))
 
 
 def test_edges_made_for_the_batch_have_no_stored_values():
