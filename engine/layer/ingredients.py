@@ -14,7 +14,7 @@ from ...ops.autodiff.tape import value_of
 from ...ops.edge.symbolic import SymbolicTrace
 
 # masters of a worker whose columns are stored for comparison
-KEPT_ROWS = 64
+COMPARED_ROWS = 64
 # relative, of numbers computed in another order
 TOLERANCE = 1e-4
 
@@ -43,7 +43,7 @@ class Ingredients:
         cls, direction: str, traced: SymbolicTrace, columns: Mapping[str, Any], ids: np.ndarray
     ) -> Ingredients:
         """The ingredients of a pass over all masters, whose global ids are ``ids``."""
-        some = np.argsort(ids)[:KEPT_ROWS]
+        some = np.argsort(ids)[:COMPARED_ROWS]
         values = {name: columns[name].value[some] for name in _read(traced) if name in columns}
         return cls(
             direction,

@@ -327,7 +327,7 @@ class _Hoisted:
     def __init__(self, program: EdgeProgram, key: int | None):
         self._program = program
         self._key = key
-        self._known: dict[Expr, Any] = {}
+        self._values: dict[Expr, Any] = {}
 
     def columns(self, given: dict[str, Any], graph: ActiveGraph, level: Level) -> dict[str, Any]:
         """The hoisted columns; those read at destinations only have the receiving rows only."""
@@ -337,7 +337,7 @@ class _Hoisted:
             return {}
         for e in ordered(wanted.values()):
             if e.leaf is not None and e.leaf[0] == "node":
-                self._known[e] = (
+                self._values[e] = (
                     given[e.leaf[1]] if e.leaf[1] in given else graph.node(e.leaf[1], n_in)
                 )
         sent = {n for phase in self._program.phases for n in phase.reads["src"]}
@@ -351,7 +351,7 @@ class _Hoisted:
     def _column(self, e: Expr, n: int) -> Any:
         """A hoisted column of n rows, of which edges may read some only."""
         if not is_singular(e):
-            return self._value(e, self._known, n)
+            return self._value(e, self._values, n)
         below = ordered([e])
         leaves = [x for x in below if x.leaf is not None and x.leaf[0] == "node"]
         shared = [
@@ -361,19 +361,19 @@ class _Hoisted:
             run=lambda values: self._value(
                 e, dict(zip(leaves, values, strict=True)), values[0].shape[0]
             ),
-            leaves=[prefix(self._known[x], n) for x in leaves],
+            leaves=[prefix(self._values[x], n) for x in leaves],
             shared=[x for x in shared if needs_grad(x)],
         )
 
     def operand(self, number: int) -> Any:
         """A parameter, a constant, or the value of an expression of them."""
         x = self._program.operands[number]
-        return self._value(x, self._known, 0) if isinstance(x, Expr) else x
+        return self._value(x, self._values, 0) if isinstance(x, Expr) else x
 
     def after(self, e: Expr, total: Var) -> Any:
         """The hoisted expression of a total."""
         (leaf,) = (x for x in ordered([e]) if x.leaf is not None and x.leaf[0] == "total")
-        return self._value(e, {**self._known, leaf: total}, total.shape[0])
+        return self._value(e, {**self._values, leaf: total}, total.shape[0])
 
     def _value(self, e: Expr, values: dict[Expr, Any], n: int) -> Any:
         return evaluate(e, self._program.operands, values, n, self._key)

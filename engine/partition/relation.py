@@ -151,6 +151,11 @@ class StoredRelation(Relation):
         return {}
 
     @cached_property
+    def readers(self) -> dict[bool, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Workers that read masters, by direction, as far as searches have listed them."""
+        return {}
+
+    @cached_property
     def parallel(self) -> list[np.ndarray]:
         """What ``parallel_of`` has computed, if it was called."""
         return []

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -417,29 +416,23 @@ def no_cutoffs(n: int, dtype: np.dtype) -> np.ndarray:
     return np.full(n, np.inf if dtype.kind == "f" else np.iinfo(dtype).max, dtype)
 
 
-_READERS: WeakKeyDictionary[
-    StoredRelation, dict[bool, tuple[np.ndarray, np.ndarray, np.ndarray]]
-] = WeakKeyDictionary()
-
-
 def _readers(
     relation: StoredRelation, reverse: bool, plan: MovePlan, n_masters: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Bounds of the positions of each master in a plan, the positions, and the reader of each; made
     once.
     """
-    by_direction = _READERS.setdefault(relation, {})
-    if reverse not in by_direction:
+    if reverse not in relation.readers:
         order = np.argsort(plan.rows, kind="stable").astype(np.int32)
         reader = np.repeat(
             np.arange(len(plan.send_ptr) - 1, dtype=np.int32), np.diff(plan.send_ptr)
         )[order]
-        by_direction[reverse] = (
+        relation.readers[reverse] = (
             np.searchsorted(plan.rows[order], np.arange(n_masters + 1)),
             order,
             reader,
         )
-    return by_direction[reverse]
+    return relation.readers[reverse]
 
 
 def _groups(c: Candidates, rows: slice) -> Candidates:

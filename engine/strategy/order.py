@@ -139,8 +139,8 @@ class BatchOrder:
                 else (np.arange(len(positions)), positions)
             )
             batch = position // self._size
-            kept = batch < self.n_batches
-            target, batch = target[kept], batch[kept]
+            in_batch = batch < self.n_batches
+            target, batch = target[in_batch], batch[in_batch]
             if self._shuffle is not None:
                 batch = Permutation(
                     key(self._shuffle, Purpose.BATCH, epoch), self.n_batches

@@ -465,13 +465,13 @@ def _assemble(
     Collective: all ranks of the partition.
     """
     levels: list[Level] = []
-    made_levels: dict[tuple[int, str], Level] = {}
+    level_of: dict[tuple[int, str], Level] = {}
     finished: dict[tuple[int, str], Pass] = {}
     for direction, from_end in supersteps:
         sweeps = sweeps_of_hops[from_end]
         n_out, n_in = sizes[from_end : from_end + 2]
         key = id(sweeps), direction
-        if key not in made_levels:
+        if key not in level_of:
             passes = []
             for relation, reverse in passes_of(partition, direction):
                 sweep = sweeps[relation.name, reverse]
@@ -480,11 +480,11 @@ def _assemble(
                 if (id(sweep), direction) not in finished:
                     finished[id(sweep), direction] = sweep.finish(frame.row_of, n_in)
                 passes.append(finished[id(sweep), direction])
-            made_levels[key] = Level(n_in, n_out, passes, direction)
-        levels.append(made_levels[key])
+            level_of[key] = Level(n_in, n_out, passes, direction)
+        levels.append(level_of[key])
     sums = partition.halo_comm.all_sum(
-        np.array([x.local_counts for x in made_levels.values()], np.int64)
+        np.array([x.local_counts for x in level_of.values()], np.int64)
     )
-    for level, counts in zip(made_levels.values(), sums.reshape(-1, 4).tolist(), strict=True):
+    for level, counts in zip(level_of.values(), sums.reshape(-1, 4).tolist(), strict=True):
         level.counts = Counts(*counts)
     return GraphView(partition, levels, frame.rows, RowSpace(partition.masters[frame.rows]))
