@@ -44,8 +44,8 @@ with collector_paused():
 
 # no entry for C, which takes time to compile and has no caller
 OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
-# of generated kernels
-FAST = {"contract", "nsz", "arcp"}
+# of generated kernels. They divide, and do not multiply by reciprocals, which may be infinite
+FAST = {"contract", "nsz"}
 # they allocate nothing, so references are not counted; with these options compilation takes a third
 # less time
 KERNEL: dict[str, Any] = {**OPTIONS, "error_model": "numpy", "fastmath": FAST, "_nrt": False}

@@ -26,6 +26,7 @@ from graphtheta.ops.functions.elementwise import (
     absolute,
     add,
     clip,
+    div,
     elu,
     leaky_relu,
     maximum,
@@ -245,6 +246,22 @@ def test_nan_shows(monkeypatch):
     for f in (relu, elu, sigmoid, lambda v: maximum(v, 0.0), lambda v: clip(v, 0.0, 1.0)):
         for dtype in (np.float32, np.float64):
             assert np.isnan(np.asarray(f(Var(x.astype(dtype), RowSpace(np.arange(1)))).value)[0, 0])
+
+
+@pytest.mark.parametrize("shape", [(1,), (5,), None])
+def test_divisors_whose_reciprocal_is_infinite(monkeypatch, shape):
+    tiny = np.float32(1e-40)
+    x = np.array([0.0, 1.0, -3.0, 1e38], np.float32)[:, None] * np.full(5, tiny)
+    found = []
+    for smallest in (1 << 40, 0):
+        monkeypatch.setattr(fusion, "SMALLEST", smallest)
+        rows = Var(x, RowSpace(np.arange(4)), True)
+        by = Parameter(np.full(shape, tiny)) if shape else float(tiny)
+        with np.errstate(over="ignore"), Tape() as tape:
+            out = div(rows, by)
+            found.append((out.value, tape.backward(out, x).of(rows)))
+    np.testing.assert_array_equal(*(np.stack(pair) for pair in found))
+    np.testing.assert_array_equal(found[0][0][:3, 0], [0.0, 1.0, -3.0])
 
 
 def test_quick_exponentials_are_as_exact_as_promised(monkeypatch):
