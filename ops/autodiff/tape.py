@@ -391,7 +391,8 @@ class Tape:
             out.made_in = number
         learned = (
             [out for out in outputs if out.dtype.kind == "f"]
-            if self.record and any(map(needs_grad, inputs))
+            # a deferred value knows whether gradients flowed into it when it was called
+            if self.record and any(map(needs_grad, (*inputs, *outputs)))
             else []
         )
         if not learned:

@@ -323,6 +323,16 @@ def test_a_value_is_that_of_its_call_whenever_it_is_read(monkeypatch, smallest):
     assert np.array_equal(grads.of(x), np.full((N, 2), 15.0))
 
 
+def test_a_value_that_is_read_where_its_parameter_is_frozen_has_its_gradient(monkeypatch):
+    monkeypatch.setattr(fusion, "SMALLEST", 0)
+    p = Parameter(np.ones(2))
+    with Tape() as tape:
+        out = mul(Var(np.ones((N, 2)), SPACE), p)
+        with frozen_scope(frozenset({p})):
+            assert np.array_equal(out.value, np.ones((N, 2)))
+    assert np.array_equal(tape.backward(out).of(p), np.full(2, N))
+
+
 def test_the_example_in_the_docstring_of_the_writer_is_what_it_writes():
     leaves = (Leaf("row", True), Leaf("row", True), Leaf("whole", True))
     forms = [PRIMITIVES[name].form({}) for name in ("mul", "add", "relu")]
