@@ -76,12 +76,13 @@ def expanded_rows(x: Any, begin: int, end: int) -> np.ndarray:
 
 
 def round_rows(x: np.ndarray, out: np.ndarray) -> None:
-    """Round rows of float32 into rows of ``BFLOAT16`` of the same shape, both in C order, by the
-    thread that calls.
+    """Round rows into rows of ``BFLOAT16`` of the same shape, in C order, by the thread that calls;
+    numbers that are not float32 are converted to it first.
     """
     from ..kernels.bfloat16 import round_bits
 
-    round_bits(x.reshape(-1).view(np.uint32), out.reshape(-1).view(np.uint16))
+    bits = np.ascontiguousarray(x, np.float32).reshape(-1).view(np.uint32)
+    round_bits(bits, out.reshape(-1).view(np.uint16))
 
 
 def shortened(x: ArrayOrList) -> ArrayOrList:

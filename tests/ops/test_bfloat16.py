@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphtheta.base.bfloat16 import BFLOAT16
-from graphtheta.ops.rows.bfloat16 import as_float, expanded, rounded
+from graphtheta.ops.rows.bfloat16 import as_float, expanded, round_rows, rounded
 
 
 def of_bits(bits: np.ndarray) -> np.ndarray:
@@ -56,3 +56,7 @@ def test_other_numbers_are_converted_first() -> None:
     for dtype in (np.float64, np.float16):
         same = rounded(x.astype(dtype).astype(np.float32))
         np.testing.assert_array_equal(rounded(x.astype(dtype)), same)
+        out = np.zeros(2 * len(x), BFLOAT16)
+        round_rows(x.astype(dtype), out[: len(x)])
+        np.testing.assert_array_equal(out[: len(x)], same)
+        assert not np.any(out[len(x) :])
