@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import eager
@@ -18,11 +20,15 @@ from program import Case
 import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer import context
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.settings import pass_scope
 from graphtheta.engine.layer.superstep import PROGRAMS
 from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT
+from graphtheta.engine.store.mapped import MappedColumn
+from graphtheta.engine.store.memory import MemoryColumn
+from graphtheta.engine.store.quantised import QuantisedColumn
 from graphtheta.engine.strategy.strategy import whole, with_pairs
 from graphtheta.engine.strategy.task import Seeds
 from graphtheta.engine.train import gradient_sum
@@ -33,7 +39,7 @@ from graphtheta.engine.view.scored_pairs import PairPlan, ScoredPairs
 from graphtheta.engine.view.view import GraphView
 from graphtheta.inspect.checking import eager as on_edges
 from graphtheta.ops import Tape, Var
-from graphtheta.ops.autodiff import fusion
+from graphtheta.ops.autodiff import fusion, stored
 from graphtheta.ops.edge.backend import edges as edge_lists
 from graphtheta.ops.edge.backend import fused
 from graphtheta.ops.edge.backend.fused import backend_scope
@@ -57,6 +63,8 @@ BOUNDS: dict[str, Any] = {
     "MOST_SAVED": boundary,
     "EDGES_PER_BLOCK": edge_lists,
     "SMALLEST": fusion,
+    "LINE": context,
+    "WIDE": stored,
     "BUCKET_BYTES": gradient_sum,
     "FEW_ROWS": recurrence,
     "LONG": recurrence,
@@ -138,13 +146,13 @@ def run_eagerly(case: Case, data: Mapping[str, np.ndarray] | None = None) -> tup
     model = scope["Net"]()
     column = lambda x: eager.Value(x, True, exact=True, learned=x.dtype.kind == "f")
     # a graph stores masks as integers
-    stored = lambda x: eager.Value(x.astype(np.int32) if x.dtype == bool else x, True, exact=True)
+    given = lambda x: eager.Value(x.astype(np.int32) if x.dtype == bool else x, True, exact=True)
     part = lambda kind: {
-        n.partition(".")[2]: stored(x) for n, x in data.items() if n.startswith(kind)
+        n.partition(".")[2]: given(x) for n, x in data.items() if n.startswith(kind)
     }
     nodes = part("node.")
     edges = part("edge.")
-    nodes["x"] = column(data["x"])
+    nodes["x"] = given(data["x"]) if case.stored else column(data["x"])
     edges["weight"] = eager.Value(data.get("weight", np.ones(len(case.src))), True, exact=True)
     if "attr" in data:
         edges["attr"] = column(data["attr"])
@@ -165,13 +173,28 @@ def run_eagerly(case: Case, data: Mapping[str, np.ndarray] | None = None) -> tup
         eager.backward(out, weights(out.x.shape))
     found = {"values": out.x}
     learned = {
-        "x": nodes["x"],
+        **({} if case.stored else {"x": nodes["x"]}),
         **({"attr": edges["attr"]} if "attr" in data else {}),
         **model.parameters(),
     }
     for name, v in learned.items():
         found[f"gradient of {name}"] = np.zeros(v.x.shape) if v.gradient is None else v.gradient
     return found, state.margin
+
+
+def features(case: Case, x: np.ndarray) -> Any:
+    """Features as the graph of a case stores them."""
+    kind, _, place = case.stored.partition(" ")
+    if kind == "int8":
+        halves = np.full(x.shape[1], 0.5, np.float32)
+        # a code and a half are a half each
+        return QuantisedColumn(MemoryColumn((x * 2 - 1).astype(np.int8)), halves, halves)
+    x = x.astype(kind or x.dtype)
+    if not place:
+        return x
+    with TemporaryDirectory() as folder:
+        np.save(Path(folder, "x.npy"), x)
+        return MappedColumn(Path(folder, "x.npy"))
 
 
 class Job:
@@ -190,7 +213,7 @@ class Job:
         graph = gt.Graph(
             np.array([case.src, case.dst], np.int64).reshape(2, -1),
             case.n,
-            x=finite(data["x"]),
+            x=features(case, finite(data["x"])),
             edge_attr=finite(data["attr"]) if "attr" in data else None,
             edge_weight=data.get("weight"),
             node_columns=part("node."),
@@ -215,7 +238,7 @@ class Job:
             view = view_of(case, partition, probe(model, partition).layers)
             masters = partition.masters if view.rows is None else partition.masters[view.rows]
             x = Var(data["x"].astype(dtype)[masters], view.space, needs_grad=True)
-            inputs = {"x": x}
+            inputs = {} if case.stored else {"x": x}
             if "attr" in data:
                 inputs["edge.attr"] = Var(
                     data["attr"].astype(dtype)[partition.edge_gid], needs_grad=True
@@ -237,7 +260,7 @@ class Job:
             found: Numbers = {}
             for name, at, like, rows in (
                 ("values", ids, np.zeros(shape), out.value),
-                ("gradient of x", masters, data["x"], gradients.of(x)),
+                ("gradient of x", masters, None if case.stored else data["x"], gradients.of(x)),
                 (
                     "gradient of attr",
                     partition.edge_gid,

@@ -16,6 +16,7 @@ import eager
 import numpy as np
 from compare import MARGIN, Unfit, checked
 from program import (
+    STORED,
     Drawn,
     LayerProgram,
     Program,
@@ -967,7 +968,7 @@ class Drawer:
     Args:
         rng: Source of all choices.
         without: Names of operations that are left out, and "wide", "float32", "scale", "view",
-            "decoder", "hub", "lazy".
+            "decoder", "hub", "lazy", "stored".
         special: Whether NaN and infinities are among the inputs.
     """
 
@@ -1037,7 +1038,10 @@ class Drawer:
         seed = lambda: rng.randrange(10**6)
         d = rng.choice((1, 2, 3, 4, self.width if self.width < 40 else 3))
         style = lambda: "special" if self.special else rng.choice(("grid", "coarse", "few"))
-        given = {"x": Drawn((n, d), style(), seed())}
+        stored = ""
+        if rng.random() < 0.2 and not self.special and "stored" not in self.without:
+            stored = rng.choice(STORED)
+        given = {"x": Drawn((n, d), "coarse" if stored == "int8" else style(), seed())}
         if rng.random() < 0.7:
             given["attr"] = Drawn((m, rng.choice((1, 2, 3))), style(), seed())
         if rng.random() < 0.4:
@@ -1080,7 +1084,7 @@ class Drawer:
             n,
             np.array(src, np.int64),
             np.array(dst, np.int64),
-            part("node.") | {"x": value(self.data["x"], True)},
+            part("node.") | {"x": value(self.data["x"], not stored)},
             edges,
             np.asarray(self.data.get("scale", np.ones(m)), np.float64),
             self.data.get("seen"),
@@ -1105,6 +1109,7 @@ class Drawer:
             dtype=self.dtype,
             training=self.training,
             bounds=self.bounds(),
+            stored=stored,
         )
 
     def graph(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
@@ -1148,6 +1153,9 @@ class Drawer:
             found["SMALLEST"] = rng.choice((1, 1, 2, 4, 8, 16))
             # sums of gradients begin before or after messages of layers, as ranks complete them
             found["BUCKET_BYTES"] = 1
+        if rng.random() < 0.7:
+            # edges and products read stored rows of any width where they are
+            found |= {"LINE": 1, "WIDE": 1}
         if rng.random() < 0.4 and "hub" not in self.without:
             found["EDGES_PER_BLOCK"] = rng.choice((1, 2, 4))
         if rng.random() < 0.4:

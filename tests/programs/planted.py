@@ -269,6 +269,12 @@ PLANTED = (
         "value_of(x.source))",
     ),
     Planted(
+        "stored rows that are read in the order of the file",
+        "edge.codegen.values:Values.row",
+        "entry({rows}, {'se' if kind == 'edge' else kind[0] + 'r'})",
+        "{'se' if kind == 'edge' else kind[0] + 'r'}",
+    ),
+    Planted(
         "a product whose rows are mixed up",
         "edge.codegen.product:Product._left",
         "{line * k} + k_{name}] = number",

@@ -18,6 +18,8 @@ import numpy as np
 NAMED = ("in", "out", "both")
 # arrays that describe the view of a pass
 OF_VIEWS = ("scale", "seen", "kept")
+# types of features, in memory or in a mapped file; int8 holds multiples of 1/2
+STORED = ("float32", "float16", "int8", "float32 mapped", "float16 mapped")
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +172,8 @@ class Case:
         training: Whether dropout drops.
         bounds: Bounds of the planner and the code generator that are changed, such as
             {"MOST_VECTORS": 2}.
+        stored: How the graph stores "x", one of ``STORED``, or "" if the pass is given it, with a
+            gradient.
     """
 
     text: str
@@ -180,6 +184,7 @@ class Case:
     dtype: str = "float64"
     training: bool = True
     bounds: Mapping[str, int] = field(default_factory=dict)
+    stored: str = ""
 
     @property
     def special(self) -> bool:
@@ -202,7 +207,7 @@ class Case:
         return (
             f"Case(\n    text='''\n{body}''',\n    arrays={{\n{arrays}    }},\n    n={self.n},"
             f" src={self.src}, dst={self.dst}, dtype={self.dtype!r}, training={self.training},"
-            f" bounds={dict(self.bounds)})"
+            f" bounds={dict(self.bounds)}, stored={self.stored!r})"
         )
 
 
@@ -220,6 +225,7 @@ class Program:
     dtype: str = "float64"
     training: bool = True
     bounds: Mapping[str, int] = field(default_factory=dict)
+    stored: str = ""
 
     def case(self) -> Case:
         """The program as text."""
@@ -246,6 +252,7 @@ class Program:
             dtype=self.dtype,
             training=self.training,
             bounds=self.bounds,
+            stored=self.stored,
         )
 
     def size(self) -> tuple[int, ...]:
