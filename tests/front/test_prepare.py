@@ -4,6 +4,8 @@ same numbers everywhere.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from graphtheta.models import GCN
 N = 60
 E = 400
 TYPES = 4
+SMALL = "sbm:n_nodes=60,n_edges=300,classes=2,features=4,graph_seed=1"
 KINDS = 3
 KEYS = {"epochs": 2, "hidden": 8, "backend": "reference", "lr": 0.05}
 
@@ -339,3 +342,30 @@ def test_halos_in_16_bits_round_no_codes():
 
     # what travels forward is small integers, which 16 bits hold
     assert run_simulated(3, program, "bf16")[0] == run_simulated(3, program, "exact")[0]
+
+
+@pytest.mark.parametrize("word", ["no", "No", "false"])
+def test_the_dataset_says_that_there_are_no_self_loops(word: str, tmp_path: Path) -> None:
+    """As the key does, on other graphs too, though the model uses some."""
+    keys = {"backend": "reference", "epochs": 1, "hidden": 4}
+    text, key = (
+        gt.Trainer("gcn", out=tmp_path / name, **keys, **more)
+        for name, more in (
+            ("text", {"dataset": f"{SMALL},self_loops={word}"}),
+            ("key", {"dataset": SMALL, "self_loops": "no"}),
+        )
+    )
+    loaded = gt.load(SMALL)
+    assert text.partition.n_edges == loaded.without_self_loops().n_edges
+    assert gt.Trainer("gcn", dataset=SMALL, **keys).partition.n_edges > text.partition.n_edges
+    assert text.fit().metrics == key.fit().metrics
+    other = SMALL.replace("graph_seed=1", "graph_seed=2")
+    measured = [
+        opened.evaluate()
+        for name in ("text", "key")
+        for run in [tmp_path / name]
+        for opened in (gt.open_run(run, dataset=other), gt.open_run(run, gt.load(other)))
+    ]
+    assert measured == [measured[0]] * 4
+    job = text.job.without_dataset()
+    assert gt.Trainer(graph=loaded, job=job).partition.n_edges == text.partition.n_edges

@@ -78,7 +78,7 @@ def prepare(job: Job, graph: Graph, kind: TaskKind, make: Make) -> Prepared:
     model = make(taken, kind)
     hidden = hidden_by(job)
     check_times(taken, hidden, kind.name == "node")
-    looped = with_loops(taken, job.self_loops, model, hidden)
+    looped = with_loops(taken, job.loops, model, hidden)
     return Prepared(
         job=job,
         graph=looped.graph,

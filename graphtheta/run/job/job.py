@@ -24,6 +24,8 @@ from graphtheta.engine.strategy.registry import AUTO as AUTO_STRATEGY
 from graphtheta.engine.strategy.registry import BUILT_IN
 from graphtheta.engine.train.stages import FREE, read_stages
 from graphtheta.errors import ConfigError
+from graphtheta.graph.datasets.dataset import flag as truth_of
+from graphtheta.graph.datasets.dataset import parse
 from graphtheta.models.readouts import hops as readout_hops
 from graphtheta.models.registry import MODELS
 from graphtheta.ops.functions.metrics.scores import GOALS
@@ -297,9 +299,23 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         dataset.
         """
         # a graph that was loaded has the masks of one split
-        return self.change(
-            **{key: Job.model_fields[key].default for key in (*OF_DATASET, "split_index")}
-        )
+        chosen = {key: Job.model_fields[key].default for key in (*OF_DATASET, "split_index")}
+        return self.change(**chosen, self_loops=self.loops)
+
+    @property
+    def dataset_options(self) -> tuple[str, dict[str, Any]]:
+        """Name or path of the dataset, and the options in its text."""
+        try:
+            return parse(self.dataset, {})
+        except ConfigError:
+            # a path with a colon that has moved since, or a text that cannot be loaded
+            return self.dataset, {}
+
+    @property
+    def loops(self) -> str:
+        """The key ``self_loops``, or "no" if the text of the dataset says so."""
+        written = self.dataset_options[1].get("self_loops")
+        return "no" if truth_of("self_loops", written) is False else self.self_loops
 
     def as_text(self, key: str) -> str:
         """The value of a key as one would write it as a flag or in YAML."""

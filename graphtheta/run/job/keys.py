@@ -165,7 +165,7 @@ class DataKeys(Options):
     """Validation nodes per class in a random split; 0 uses the dataset's default, usually 30."""
     self_loops: Literal["auto", "yes", "no"] = "auto"
     """Add missing self loops (yes) or remove all self loops (no); auto adds them for layers that
-    use them, such as gcn.
+    use them, such as gcn, unless the text of the dataset says self_loops=no.
     """
     symmetric: Literal["auto", "yes", "no"] = "auto"
     """Make the graph undirected by adding missing reverse edges; auto uses the dataset's default.

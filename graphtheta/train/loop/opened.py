@@ -121,6 +121,8 @@ def open_run(
                 f"{key}={job.as_text(key)} has no meaning for another graph, to which the one of"
                 f" the training is applied ({saved.job.as_text(key) or 'none'}); drop {flag(key)}"
             )
+        if job.loops == "auto":
+            job = job.change(self_loops=saved.job.loops)
         if "threshold" in changed:
             trained = trained.model_copy(update={"thresholds": None})
     return Inference(
@@ -211,24 +213,16 @@ def _is_same(job: Job, before: Job, trained: Trained) -> bool:
     if not trained.prepared:
         return False
     graphs = []
-    for name, written in map(_parsed, (job, before)):
+    for name, written in (job.dataset_options, before.dataset_options):
         options = {key: x for key, x in written.items() if key not in (*HOLDING_OUT, *PREPARING)}
         graphs.append((os.path.realpath(name) if os.path.exists(name) else name, options))
     return graphs[0] == graphs[1]
 
 
-def _parsed(job: Job) -> tuple[str, dict[str, Any]]:
-    """Name and options of the dataset of a job."""
-    try:
-        return parse(job.dataset, {})
-    except ConfigError:
-        # a path with a colon, which has moved since
-        return job.dataset, {}
-
-
 def _check_held_out(job: Job, before: Job, keys: Container[str]) -> None:
     """Check that splits and links by chance are those of the training, on its own dataset."""
-    (_, now), (_, then) = map(_parsed, (job, before))
+    _, now = job.dataset_options
+    _, then = before.dataset_options
     for key in HOLDING_OUT:
         value = now.get(key, getattr(job, key))
         earlier = then.get(key, getattr(before, key))
