@@ -23,7 +23,7 @@ ROW = ("epoch", "step", "loss")
 RESULT = ("best_epoch", "seconds")
 # those of them that are integers
 COUNTS = ("epoch", "step", "best_epoch")
-TEXTS = ("positive", "eval_fanout", "metric")
+TEXTS = ("positive", "eval_fanout", "metric", "strategy")
 # largest number of metrics in a row; each has a plot
 MOST_NAMES = 100
 LARGEST = 1e100
@@ -38,7 +38,7 @@ class Run:
     Attributes:
         folder: The folder.
         job: The job of the run.
-        rows: One per evaluated epoch.
+        rows: One per evaluated epoch, with the same names; what a row does not have is NaN.
         result: Metrics of the best model; None if the run did not finish.
         profile: Time, traffic and memory; None if the run did not finish.
         classes: Report of each class; None if the run did not finish, or has no classes.
@@ -68,12 +68,9 @@ def read_run(folder: Path) -> Run:
         _record(line, f"{folder / METRICS_FILE}: line {i}", ROW)
         for i, line in enumerate(_text(folder / METRICS_FILE).splitlines(), 1)
     ]
-    other = next((i for i, row in enumerate(rows, 1) if set(row) != set(rows[0])), None)
-    if other is not None:
-        raise FormatError(
-            f"{folder / METRICS_FILE}: line {other} has other columns than line 1; delete it, or"
-            " train again"
-        )
+    # a run that is resumed with other caches counts other rows
+    names = dict.fromkeys(name for row in rows for name in row)
+    rows = [{name: row.get(name, float("nan")) for name in names} for row in rows]
     result = folder / RESULT_FILE
     record = _record(_text(result), str(result), RESULT) if result.exists() else None
     return Run(
