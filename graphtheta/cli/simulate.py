@@ -11,6 +11,7 @@ from graphtheta.base.atomic import BEGINNINGS, check_replaceable, file_errors, w
 from graphtheta.base.console import say
 from graphtheta.base.costs import POST
 from graphtheta.base.logger import start_logging
+from graphtheta.base.picture import BEGINNING, WHAT
 from graphtheta.cli.plan import (
     DIVIDING,
     FIGURES,
@@ -28,7 +29,7 @@ from graphtheta.inspect.planning.machine import Machine, machine, read
 from graphtheta.inspect.planning.plan import MODES
 from graphtheta.inspect.planning.skeleton import skeleton
 from graphtheta.inspect.simulation.cluster import Cluster
-from graphtheta.inspect.simulation.report import BEGINNING, PICTURE, draw, report
+from graphtheta.inspect.simulation.report import REMEDY, draw, report
 from graphtheta.inspect.simulation.simulate import VIEWS, Point, simulated
 from graphtheta.run.job.flag import Parser
 from graphtheta.run.job.help import number_from
@@ -182,7 +183,7 @@ def _check(options: SimpleNamespace) -> None:
     link(options.link)
     for path, *about, begins in (
         (options.json, *FIGURES, BEGINNINGS["simulation"]),
-        (options.plot, *PICTURE, BEGINNING),
+        (options.plot, WHAT, REMEDY, BEGINNING),
     ):
         if path:
             with file_errors(path, *about):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from graphtheta.base.arguments import checked
 from graphtheta.base.console import amount, table
+from graphtheta.base.picture import new_figure, write_picture
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.partitioners.auto import BALANCED
@@ -78,6 +80,7 @@ class Comparison:
             f" partitioner={best.partitioner}"
         )
 
+    @checked
     def save(self, path: str | os.PathLike[str]) -> None:
         """Draw the bytes of an epoch, the balance and the time of each pair, and save the picture.
 
@@ -85,16 +88,11 @@ class Comparison:
             path: A file of a type that matplotlib writes, such as .png or .svg.
 
         Raises:
-            ConfigError: matplotlib is not installed.
+            ConfigError: matplotlib is not installed, or has no such type.
+            FormatError: The file cannot be written, or something else is in its place.
         """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise ConfigError(
-                "a picture of partitions needs matplotlib: pip install 'graphtheta[plot]'"
-            ) from None
         names = [f"{one.masters} / {one.partitioner}" for one in self.reports]
-        fig = Figure(figsize=(10, 1.2 + 0.35 * len(names)), layout="constrained")
+        fig = new_figure(figsize=(10, 1.2 + 0.35 * len(names)))
         panels = {
             "MB per epoch": {
                 name: [one.bytes[name] / 1e6 for one in self.reports]
@@ -120,7 +118,7 @@ class Comparison:
             axes.legend(frameon=False, fontsize="small")
             axes.set_yticks(np.arange(len(names)) + 0.4, names)
         axes.invert_yaxis()
-        fig.savefig(path)
+        write_picture(fig, Path(path))
 
 
 @checked

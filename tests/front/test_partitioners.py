@@ -344,6 +344,13 @@ def test_comparison_names_the_pair_of_fewest_bytes(tmp_path):
     pytest.importorskip("matplotlib")
     found.save(tmp_path / "pairs.svg")
     assert "grem / 1d-dst" in (tmp_path / "pairs.svg").read_text()
+    found.save(tmp_path / "pairs.svg")
+    (tmp_path / "mine.svg").write_text("about graphtheta")
+    with pytest.raises(FormatError, match=r"mine\.svg: the picture cannot be written: there "):
+        found.save(tmp_path / "mine.svg")
+    assert (tmp_path / "mine.svg").read_text() == "about graphtheta"
+    with pytest.raises(ConfigError, match=r"pairs\.xyz: Format 'xyz' is not supported"):
+        found.save(tmp_path / "pairs.xyz")
     with pytest.raises(ConfigError, match="pairs is empty"):
         gt.compare_partitions(GRAPH, 2, [])
 

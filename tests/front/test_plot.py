@@ -167,5 +167,5 @@ def test_what_is_refused(runs: Runs, case: str) -> None:
 
 def test_without_matplotlib(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(GraphThetaError, match=r"charts need matplotlib: pip install"):
+    with pytest.raises(GraphThetaError, match=r"pictures need matplotlib: pip install"):
         gt.plot(runs[1])

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.picture import new_figure
 from graphtheta.engine.comm.ledger import STAGES
-from graphtheta.errors import ConfigError
 from graphtheta.run.log.profile import Profile
 from graphtheta.train.reuse.staleness.audit import AUDIT, ERRORS
 
@@ -245,11 +245,7 @@ def _ranks(profile: Profile) -> list[str]:
 
 
 def _figure(height: float) -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError("charts need matplotlib: pip install 'graphtheta[plot]'") from None
-    return Figure(figsize=(WIDTH, height), layout="constrained")
+    return new_figure(figsize=(WIDTH, height))
 
 
 def _tidy(axes: Any) -> None:

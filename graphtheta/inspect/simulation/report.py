@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphtheta.base.atomic import atomic_file, file_errors
 from graphtheta.base.console import amount, figure, table
-from graphtheta.errors import ConfigError
+from graphtheta.base.picture import new_figure, write_picture
 from graphtheta.inspect.simulation.cluster import Cluster
 from graphtheta.inspect.simulation.simulate import Point
 
-# what says in a picture of a format that graphtheta made it, and how such a file begins
-MADE_BY = {".png": "Software", ".svg": "Creator"}
-BEGINNING = rb"(\x89PNG|<\?xml).{0,2000}graphtheta"
-# what is written, and what to do if it cannot be
-PICTURE = ("the picture", "give another file with --plot")
+# what to do if the picture cannot be written
+REMEDY = "give another file with --plot"
 HEADER = (
     "strategy",
     "mode",
@@ -100,14 +96,8 @@ def draw(points: Sequence[Point], path: Path) -> None:
         ConfigError: matplotlib is not installed, or has no such format.
         FormatError: The file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError(
-            "--plot: a picture needs matplotlib: pip install 'graphtheta[plot]'"
-        ) from None
     ways = by_way(points)
-    fig = Figure(figsize=(9.6, 3.8), layout="constrained")
+    fig = new_figure(figsize=(9.6, 3.8))
     scaling, parts = fig.subplots(1, 2)
     for name, group in ways.items():
         scaling.plot(
@@ -146,16 +136,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
     for axes in (scaling, parts):
         axes.grid(alpha=0.25, lw=0.6)
         axes.spines[["top", "right"]].set_visible(False)
-    suffix = path.suffix or ".svg"
-    about = {MADE_BY[suffix]: "graphtheta"} if suffix in MADE_BY else None
-    with (
-        file_errors(path, *PICTURE),
-        atomic_file(path, BEGINNING) as file,
-    ):
-        try:
-            fig.savefig(file, format=suffix[1:], metadata=about)
-        except ValueError as error:
-            raise ConfigError(f"--plot {path}: {error}") from None
+    write_picture(fig, path, REMEDY)
 
 
 def _strategy(point: Point) -> tuple[str, str, str]:
