@@ -161,6 +161,32 @@ def test_what_does_not_change_is_shared(tmp_path: Path) -> None:
     np.testing.assert_array_equal(plain(few.x), plain(old.x)[old.train])
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_edges_have_new_numbers_if_only_nodes_without_edges_are_left_out(
+    size: int, tmp_path: Path
+) -> None:
+    graph = gt.Graph(([1, 2], [2, 1]), 5, edge_weight=[3.0, 4.0])
+    write_store(graph, tmp_path / "s", SerialComm())
+    mask = np.array([False, True, True, True, True])
+    run_simulated(
+        size,
+        lambda comm: gt.transform_store(tmp_path / "s", to=tmp_path / "t", nodes=mask, comm=comm),
+    )
+    changed = gt.load(tmp_path / "t")
+    same(changed, graph.subset(mask))
+    assert changed.edge_index.tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.second
+def test_drawn_graphs_are_changed_as_loops_over_edges_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[2] / "bench")
+    from fuzz_transforms import search
+
+    counts, faults = search(range(30))
+    assert not faults
+    assert counts["accepted"] == 30
+
+
 def test_nodes_without_ids_get_their_numbers(tmp_path: Path) -> None:
     write_store(made(node_ids=None), tmp_path / "old", SerialComm())
     mask = np.arange(N) % 3 == 0

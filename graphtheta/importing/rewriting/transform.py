@@ -28,6 +28,8 @@ CHOICES = {
     "duplicates": ("keep", "drop"),
     "reverse": ("keep", "add"),
 }
+# columns that change with the numbers of nodes, even if all edges stay
+ENDS = (("edge", "src"), ("edge", "dst"))
 # columns of rows of different lengths: the ending of their bounds, and those of their entries
 LISTS = {".indptr": (".data", ".indices"), ".offsets": (".bytes",)}
 
@@ -172,7 +174,10 @@ def _write(
         "node": (kept.all, kept.runs, kept.total),
         "edge": (edges.same, edges.runs, edges.total),
     }
+    same_ends = kept.all and edges.same
     for c in columns.manifest.columns:
+        if (c.group, c.name) in ENDS and not same_ends:
+            continue
         same, blocks, n = sides[c.group]
         ending = (
             ""
@@ -203,7 +208,7 @@ def _write(
                 blocks=blocks,
                 n=n,
             )
-        elif not ending and (c.group, c.name) not in (("edge", "src"), ("edge", "dst")):
+        elif not ending:
             write_rows(
                 writer=writer,
                 comm=comm,
@@ -213,7 +218,7 @@ def _write(
                 blocks=blocks,
                 n=n,
             )
-    if not edges.same:
+    if not same_ends:
         _write_ends(edges, writer, comm)
     if not kept.all and graph.node_ids is None:
         _write_numbers(kept, writer, comm)
