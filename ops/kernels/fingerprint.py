@@ -11,6 +11,9 @@ from .hash import draw
 from .prefetch import LINE, prefetch
 
 HALF, ZERO = np.uint64(32), np.uint64(0)
+# key of the hash of a row: with the key 0, a row of zeros would have the hash 0, which adds nothing
+# to the sum of the edges of a node, and which a file of zeros has as a checksum
+KEY = np.uint64(1)
 # rows between prefetch and read of a row, and cache lines of it that are prefetched; the processor
 # finds the rest of a longer row
 AHEAD, LINES = 8, 8
@@ -29,7 +32,7 @@ def hash_rows(words, odd, out):  # type: ignore[no-untyped-def]
         # without an inner loop it is vector code
         for i in range(len(words)):
             word = np.uint64(words[i, 0])
-            out[i] = draw(ZERO, (word ^ (word >> HALF)) * odd[0])
+            out[i] = draw(KEY, (word ^ (word >> HALF)) * odd[0])
         return
     for i in range(len(words)):
         total = ZERO
@@ -37,7 +40,7 @@ def hash_rows(words, odd, out):  # type: ignore[no-untyped-def]
             word = np.uint64(words[i, j])
             # a change of the highest bits alone would vanish in a product modulo 2**64
             total += (word ^ (word >> HALF)) * odd[j]
-        out[i] = draw(ZERO, total)
+        out[i] = draw(KEY, total)
 
 
 @jit()
@@ -68,7 +71,7 @@ def take_checked(words, rows, odd, hashes, out):  # type: ignore[no-untyped-def]
             out[i, j] = value
             word = np.uint64(value)
             total += (word ^ (word >> HALF)) * odd[j]
-        if draw(ZERO, total) != hashes[row]:
+        if draw(KEY, total) != hashes[row]:
             return i
     return len(rows)
 

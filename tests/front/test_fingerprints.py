@@ -37,6 +37,18 @@ def test_fingerprints() -> None:
     again = sparse.copy()
     again.data[4] += 1
     assert np.count_nonzero(row_hashes(sparse) != row_hashes(again)) == 1
+    zeros = sparse.copy()
+    zeros.data[4] = 0
+    stored = row_hashes(zeros)
+    zeros.eliminate_zeros()
+    assert np.array_equal(row_hashes(zeros), stored)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32, np.float64])
+@pytest.mark.parametrize("width", [1, 3])
+def test_rows_of_zeros_count(dtype: type, width: int) -> None:
+    """What is summed over the edges of a node, or compared with a file of zeros, is not 0."""
+    assert (row_hashes(np.zeros((4, width), dtype)) != 0).all()
 
 
 def test_rows_are_checked_while_they_are_copied() -> None:

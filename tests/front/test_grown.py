@@ -294,6 +294,20 @@ def test_values_and_edges_that_changed(tmp_path: Path) -> None:
     assert same.rows == same.edges == same.changed == 0
 
 
+@pytest.mark.parametrize("model", ["sage", "rgat"])
+def test_an_edge_from_the_first_node_counts(model: str, tmp_path: Path) -> None:
+    """The id 0, and the code 0 of its relation, are all that these models read of the edge."""
+    old = with_relations(OLD) if model == "rgat" else OLD
+    more = {"edge_weight": None, "edge_attr": None}
+    src, dst = (np.append(end, new) for end, new in ((old.src, 0), (old.dst, 30)))
+    codes = {"relation": np.append(np.arange(old.n_edges) % 3, 0)} if model == "rgat" else {}
+    new = graphs.fill(src, dst, N, **TASKLESS, **more).replace(
+        x=old.x, edge_columns=codes, meta=old.meta
+    )
+    work = check(model, old.replace(**more), new, tmp_path / "kept")
+    assert work.changed == 1 and work.rows > 0
+
+
 def kept_twice(comm: Any, folder: Path) -> list[Any]:
     trainer = gt.Trainer("gat", OLD, comm=comm, **KEYS)
     trainer.on(OLD).keep_layers(folder / "first")

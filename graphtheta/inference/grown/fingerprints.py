@@ -44,7 +44,9 @@ def row_hashes(x: Any, name: str = "") -> np.ndarray:
     seed = key(0, Purpose.CHECK, crc32(name.encode()))
     if is_sparse(x):
         x = x.tocsr()
-        return _sums(row_hashes(x.data, name) * bits(seed, x.indices), x.indptr)
+        # zeros that are stored are those of other forms of the matrix that are not
+        hashes = row_hashes(x.data, name) * (x.data != 0)
+        return _sums(hashes * bits(seed, x.indices), x.indptr)
     if not x.size:
         return np.zeros(len(x), np.uint64)
     out = empty((len(x),), np.uint64)

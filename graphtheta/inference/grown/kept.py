@@ -38,7 +38,7 @@ from graphtheta.inference.outputs.together import together
 from graphtheta.run.checkpoints.lock import exclusive
 
 MARK = "layers.json"
-VERSION = 4
+VERSION = 5
 # bytes of a mark
 LARGEST_MARK = 1 << 28
 # files of a part, and all paths of a folder
