@@ -22,6 +22,7 @@ from graphtheta.errors import ConfigError, FormatError
 from graphtheta.inference.grown import grown as grown_module
 from graphtheta.inference.grown.kept import LayerFiles
 from graphtheta.models import SAGE, SimpleHGN
+from graphtheta.tasks.evaluation.threshold import Threshold
 
 pytestmark = pytest.mark.reference
 
@@ -306,6 +307,28 @@ def test_an_edge_from_the_first_node_counts(model: str, tmp_path: Path) -> None:
     )
     work = check(model, old.replace(**more), new, tmp_path / "kept")
     assert work.changed == 1 and work.rows > 0
+
+
+def classes_of(comm: Any, folder: Path) -> tuple[Any, Any, Any]:
+    """Classes of all nodes by a pass over the whole graph and by an update, and of some."""
+    two = OLD.replace(y=np.arange(N) * 7 % 5 % 2, n_classes=2)
+    placed = {"masters": "grem", "partitioner": "vertex-cut"}
+    trainer = gt.Trainer("gcn", two, comm=comm, threshold="f1", **placed, **KEYS)
+    trainer.fit()
+    inference = trainer.on(two)
+    inference.keep_layers(folder)
+    # as open_run does it with a threshold that is given
+    inference.setup.evaluator.threshold = Threshold(goal="f1")
+    update = inference.since(folder)
+    some = inference.partition.masters % 3 == 0
+    rows = inference.predictions(), update.predictions(), update.predictions(some)
+    return tuple(None if x is None else dict(zip(x.ids, x.classes, strict=True)) for x in rows)
+
+
+def test_a_threshold_that_is_chosen_reads_all_validation_rows(tmp_path: Path) -> None:
+    whole, found, some = run_simulated(2, classes_of, tmp_path / "kept")[0]
+    assert found == whole and 0 < sum(whole.values()) < N
+    assert some == {node: whole[node] for node in range(0, N, 3)}
 
 
 def kept_twice(comm: Any, folder: Path) -> list[Any]:

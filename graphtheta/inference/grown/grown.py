@@ -51,6 +51,7 @@ from graphtheta.inference.outputs.predictions import (
 )
 from graphtheta.ops.rows.row_list import take_rows
 from graphtheta.samplers.hidden import refuse
+from graphtheta.tasks.evaluation.evaluate import RowEvaluator
 
 # the array of outputs that is kept
 OUTPUTS = "outputs"
@@ -239,8 +240,13 @@ class Grown:
     def _predictions(
         self, wanted: np.ndarray | None, whole: bool, choice: Choice
     ) -> OutputRows | None:
-        rows, out = self._computed(wanted, None)
         setup = self._on.setup
+        assert isinstance(setup.evaluator, RowEvaluator)
+        threshold = setup.evaluator.threshold
+        # it is chosen on the validation rows of all workers, in the order of the evaluator
+        chosen = threshold is not None and bool(threshold.goal)
+        every = np.ones(self._on.partition.n_masters, bool)
+        rows, out = self._computed(every if chosen else wanted, None)
         return named_rows(
             rows=rows,
             out=out,
@@ -249,6 +255,7 @@ class Grown:
             info=setup.info,
             whole=whole,
             choice=choice,
+            wanted=wanted if chosen else None,
         )
 
     def embeddings(

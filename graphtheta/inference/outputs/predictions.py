@@ -135,14 +135,17 @@ def named_rows(
     info: GraphInfo,
     whole: bool,
     choice: Choice = USUAL,
+    wanted: np.ndarray | None = None,
 ) -> OutputRows | None:
     """Predictions by original id, in the order of the numbers of the nodes, edges or links.
 
     Args:
         rows: Numbers of some rows of this worker, [n] int64.
-        out: Their outputs, [n, ...]; of all its rows if thresholds are chosen on the validation
-            set.
+        out: Their outputs, [n, ...]; of all its rows, in the order of the evaluator, if thresholds
+            are chosen on the validation set.
         evaluator, kind, info, whole, choice: As of ``predictions``.
+        wanted: Which of the rows users receive, of those that ``choice`` has, [n] bool; None for
+            all.
 
     Collective: all ranks of the evaluator's job_comm.
     """
@@ -155,6 +158,7 @@ def named_rows(
     if isinstance(evaluator, RowEvaluator) and {"label", "split"} & set(columns):
         here["label"], here["split"] = evaluator.truth(rows)
     shown = np.ones(len(rows), bool) if choice.every else kind.reported(info, rows)
+    shown = shown if wanted is None else shown & wanted
     arrays = [*here.values()] if shown.all() else [x[shown] for x in here.values()]
     ordered = in_order(evaluator.job_comm, arrays, whole)
     if ordered is None:
