@@ -153,6 +153,17 @@ def test_stages_of_layers() -> None:
     close(out, np.maximum(normed, 0) @ gin.mlp.weights[1].value + gin.mlp.biases[1].value)
 
 
+@pytest.mark.second
+def test_a_column_with_the_name_of_an_input() -> None:
+    """GINE returns h as it is, and it is no output of that name twice."""
+    with dtype_scope("float32"), init_scope(0):
+        gine = models.GINE(gt.MLP(5, (6,), 4), 5, 2)
+    h = values(5)
+    model = exported(gine, {"h": 5}, stage="transform")
+    assert [output.name for output in model.graph.output] == ["h_out"]
+    close(run(model, h=h)[0], h)
+
+
 class Many(gt.Module):
     """Most operations that work on rows."""
 
@@ -220,3 +231,5 @@ def test_errors() -> None:
         gt.to_onnx(models.SAGE(4, 3), {"x": 4}, stage="transform")
     with pytest.raises(ConfigError, match="layers have the dense stages"):
         gt.to_onnx(gt.Linear(3, 2), 3, stage="gather")
+    with pytest.raises(ConfigError, match="HGT has an operation .* no counterpart in ONNX"):
+        gt.to_onnx(models.HGT(4, 4, 2, 2, 2), {"h": 4, "type": ()}, stage="transform")

@@ -50,7 +50,8 @@ def to_onnx(
         dtype: Float type of the inputs, that of the weights.
 
     Returns:
-        The model; its output is "out", or the columns of transform by name.
+        The model; its output is "out", or the columns of transform by name, which ends in "_out"
+        if an input has the same name.
 
     Raises:
         ConfigError: The part sums over edges, an operation has no counterpart, or onnx is not
@@ -59,7 +60,8 @@ def to_onnx(
     """
     if dtype not in DTYPES:
         raise ConfigError(f"to_onnx: unknown dtype {shown(dtype)}; choose from {', '.join(DTYPES)}")
-    tracer, inputs, outputs = trace(part, widths, stage, np.dtype(dtype))
+    tracer, inputs, named = trace(part, widths, stage, np.dtype(dtype))
+    outputs = {f"{name}_out" if name in inputs else name: e for name, e in named.items()}
     try:
         onnx = import_module("onnx")
     except ImportError as error:

@@ -16,7 +16,7 @@ from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.layer.module import Module
 from graphtheta.engine.layer.opened import Totals
 from graphtheta.engine.layer.settings import pass_settings
-from graphtheta.errors import ColumnError, ConfigError
+from graphtheta.errors import ColumnError, ConfigError, UserFunctionError
 from graphtheta.models.mlp import Dense
 from graphtheta.models.network import Network
 from graphtheta.models.norm import BatchNorm
@@ -97,7 +97,14 @@ def trace(
             name: tracer.leaf("node", name, _shape(width), dtype)
             for name, width in width_of.items()
         }
-        result = run(inputs)
+        try:
+            result = run(inputs)
+        except UserFunctionError as error:
+            raise ConfigError(
+                f"{type(part).__name__} has an operation that reads other rows, or chooses a matrix"
+                " for each row, which has no counterpart in ONNX; compute it outside of the"
+                f" exported part ({error})"
+            ) from error
     outputs = result if isinstance(result, dict) else {"out": result}
     for name, e in outputs.items():
         if not isinstance(e, Expr) or not e.rows:
