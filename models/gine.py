@@ -36,19 +36,30 @@ class GINE(Layer):
         d_edge: Width of ``edge.attr``.
         eps: Additional weight of the node's own features.
         train_eps: Whether eps is trained.
+        edge_bias: Whether projected attributes have a bias, as in PyTorch Geometric.
     """
 
     def __init__(
-        self, mlp: MLP, d_in: int, d_edge: int, *, eps: float = 0.0, train_eps: bool = False
+        self,
+        mlp: MLP,
+        d_in: int,
+        d_edge: int,
+        *,
+        eps: float = 0.0,
+        train_eps: bool = False,
+        edge_bias: bool = False,
     ):
         self.mlp = mlp
         self.weight_edge = Parameter.glorot(d_edge, d_in)
+        self.bias_edge = Parameter.zeros(d_in) if edge_bias else None
         self.eps: Parameter | float = (
             Parameter(default_dtype().type(eps), decay=0) if train_eps else eps
         )
 
     def gather(self, edge: Any) -> Any:
-        return relu(add(edge.src.h, matmul(edge.attr, self.weight_edge)))
+        projected = matmul(edge.attr, self.weight_edge)
+        projected = projected if self.bias_edge is None else projected + self.bias_edge
+        return relu(add(edge.src.h, projected))
 
     def apply(self, node: Any, total: Any) -> Any:
         return self.mlp(

@@ -11,7 +11,7 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.errors import ConfigError
-from graphtheta.models import GAT, GCN, GCNII, Transformer
+from graphtheta.models import GAT, GCN, GCNII, GINE, Transformer
 
 D = 6
 A = 3
@@ -48,6 +48,7 @@ PYG: dict[str, Any] = {
     "gin trained": lambda g, nn, deg: g.GINConv(perceptron(nn, nn.LayerNorm(8)), train_eps=True),
     "gin norm": lambda g, nn, deg: g.GINConv(perceptron(nn, nn.BatchNorm1d(8))),
     "gin linear": lambda g, nn, deg: g.GINConv(nn.Linear(D, 5)),
+    "gine": lambda g, nn, deg: g.GINEConv(perceptron(nn), eps=0.3, edge_dim=A),
     "transformer": lambda g, nn, deg: g.TransformerConv(D, 5, heads=2),
     "transformer beta": lambda g, nn, deg: g.TransformerConv(D, 5, heads=2, beta=True, edge_dim=A),
     "transformer mean": lambda g, nn, deg: g.TransformerConv(
@@ -132,7 +133,7 @@ def test_a_layer_of_pytorch_geometric_has_the_same_outputs(name: str, dtype: str
     args = [torch.tensor(x), torch.tensor(lone.edge_index)]
     if name.startswith("gcnii"):
         args.insert(1, torch.tensor(start))
-    if getattr(theirs, "edge_dim", None):
+    if name == "gine" or getattr(theirs, "edge_dim", None):
         args.append(torch.tensor(np.array(lone.edge_attr)).to(args[0].dtype))
     with torch.no_grad():
         expected = theirs(*args).numpy()
@@ -266,6 +267,17 @@ def test_weights_of_a_model_are_given_by_prefixes() -> None:
             lambda: GCN(4, 3, bias=False),
             {"lin.weight": np.ones((2, 4))},
             r"weight has shape \[4, 2\], the model needs \[4, 3\]",
+        ),
+        (
+            lambda: GINE(gt.MLP(4, (), 3), 4, 2),
+            {
+                "nn.weight": np.ones((3, 4)),
+                "nn.bias": np.ones(3),
+                "eps": np.zeros(1),
+                "lin.weight": np.ones((4, 2)),
+                "lin.bias": np.ones(4),
+            },
+            r"lin.bias is not 0; make the layer with GINE\(..., edge_bias=True\)",
         ),
         (lambda: GAT(4, 3), {}, "needs lin.weight or lin_src.weight or fc.weight"),
         (lambda: Transformer(4, 3), {}, "needs lin_query.weight, and the state dict has nothing"),

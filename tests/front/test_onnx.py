@@ -231,5 +231,5 @@ def test_errors() -> None:
         gt.to_onnx(models.SAGE(4, 3), {"x": 4}, stage="transform")
     with pytest.raises(ConfigError, match="layers have the dense stages"):
         gt.to_onnx(gt.Linear(3, 2), 3, stage="gather")
-    with pytest.raises(ConfigError, match="HGT has an operation .* no counterpart in ONNX"):
+    with pytest.raises(ConfigError, match=r"HGT has an operation .* no counterpart in ONNX"):
         gt.to_onnx(models.HGT(4, 4, 2, 2, 2), {"h": 4, "type": ()}, stage="transform")

@@ -178,7 +178,7 @@ def _gine(theirs: Any) -> Module:
         raise _refuse(theirs, "edge_dim=None")
     width, d_edge = theirs.lin.weight.shape
     trained = isinstance(theirs.eps, _parameter_type())
-    return GINE(_perceptron(theirs.nn), width, d_edge, train_eps=trained)
+    return GINE(_perceptron(theirs.nn), width, d_edge, train_eps=trained, edge_bias=True)
 
 
 def _transformer(theirs: Any) -> Module:

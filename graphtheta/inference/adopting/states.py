@@ -129,9 +129,11 @@ def _gin(layer: GIN | GINE, state: StateDict) -> Arrays:
         layer.eps = float(eps)
     if isinstance(layer, GINE):
         found["weight_edge"] = state.map(layer.weight_edge, "lin.weight")
-        if "lin.bias" in state and state.take("lin.bias").any():
+        if layer.bias_edge is not None:
+            found["bias_edge"] = state.take("lin.bias")
+        elif "lin.bias" in state and state.take("lin.bias").any():
             raise ConfigError(
-                "gt.from_torch: GINE projects edge attributes without a bias, and lin.bias is not 0"
+                "gt.from_torch: lin.bias is not 0; make the layer with GINE(..., edge_bias=True)"
             )
     return found
 

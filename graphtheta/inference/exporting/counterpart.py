@@ -89,6 +89,15 @@ def linear(prefix: str, weight: Parameter, bias: Parameter | None = None) -> Sta
     return of if bias is None else of | {f"{prefix}bias": array_of(bias).reshape(-1)}
 
 
+def filled(prefix: str, weight: Parameter, bias: Parameter | None, wanted: bool) -> State:
+    """The state of a linear map, whose bias is 0 where the module has one and the layer none."""
+    state = linear(prefix, weight, bias)
+    if wanted and bias is None:
+        name = f"{prefix}weight"
+        state[f"{prefix}bias"] = np.zeros(len(state[name]), state[name].dtype)
+    return state
+
+
 def refusal(layer: Module, what: str, library: str) -> ConfigError:
     """The error for a form of a layer that a library lacks."""
     return ConfigError(f"{type(layer).__name__} with {what} has no counterpart in {library}")

@@ -18,6 +18,7 @@ from graphtheta.inference.exporting.counterpart import (
     Counterpart,
     State,
     array_of,
+    filled,
     linear,
     refusal,
 )
@@ -194,21 +195,23 @@ def _gine(layer: GINE, library: str) -> Counterpart:
         )
     inner = counterpart(layer.mlp, library)
     trained = isinstance(layer.eps, Parameter)
-    d_edge, width = layer.weight_edge.shape
     eps = np.asarray(
         array_of(layer.eps) if trained else layer.eps, array_of(layer.weight_edge).dtype
     ).reshape(1)
     state = (
         {f"nn.{key}": x for key, x in inner.state.items()}
         | {"eps": eps}
-        | linear("lin.", layer.weight_edge)
+        | filled("lin.", layer.weight_edge, layer.bias_edge, True)
     )
-    # the bias of the projection is left out here
-    state["lin.bias"] = np.zeros(width, array_of(layer.weight_edge).dtype)
     return Counterpart(
         library,
         "GINEConv",
-        {"nn": inner, "eps": float(eps[0]), "train_eps": trained, "edge_dim": d_edge},
+        {
+            "nn": inner,
+            "eps": float(eps[0]),
+            "train_eps": trained,
+            "edge_dim": layer.weight_edge.shape[0],
+        },
         state,
     )
 

@@ -13,6 +13,7 @@ from graphtheta.inference.exporting.counterpart import (
     Counterpart,
     State,
     array_of,
+    filled,
     linear,
     refusal,
 )
@@ -32,26 +33,17 @@ def _only_pyg(layer: Module, library: str, why: str) -> None:
         )
 
 
-def _filled(prefix: str, weight: Parameter, bias: Parameter | None, wanted: bool) -> State:
-    """The state of a linear map, whose bias is 0 where the module has one and the layer none."""
-    state = linear(prefix, weight, bias)
-    if wanted and bias is None:
-        name = f"{prefix}weight"
-        state[f"{prefix}bias"] = np.zeros(len(state[name]), state[name].dtype)
-    return state
-
-
 def gatv2(layer: GATv2, library: str) -> Counterpart:
     """``GATv2Conv``."""
     _only_pyg(layer, library, "whose GATv2Conv adds no bias to the sum and reads no attributes")
     d_in, heads, width = layer.weight.shape
     biased = layer.bias is not None or layer.bias_src is not None
     state = {"att": array_of(layer.att)[None]}
-    state |= _filled("lin_l.", layer.weight, layer.bias_src, biased)
+    state |= filled("lin_l.", layer.weight, layer.bias_src, biased)
     state |= (
-        _filled("lin_r.", layer.weight, layer.bias_src, biased)
+        filled("lin_r.", layer.weight, layer.bias_src, biased)
         if layer.weight_dst is None
-        else _filled("lin_r.", layer.weight_dst, layer.bias_dst, biased)
+        else filled("lin_r.", layer.weight_dst, layer.bias_dst, biased)
     )
     if layer.weight_edge is not None:
         state |= linear("lin_edge.", layer.weight_edge)
@@ -82,14 +74,14 @@ def transformer(layer: Transformer, library: str) -> Counterpart:
     _only_pyg(layer, library, "which has no such layer")
     d_in, heads, width = layer.query.shape
     biased = layer.query_bias is not None or layer.value_bias is not None
-    state = _filled("lin_query.", layer.query, layer.query_bias, biased)
-    state |= _filled("lin_key.", layer.key, None, biased)
-    state |= _filled("lin_value.", layer.value, layer.value_bias, biased)
+    state = filled("lin_query.", layer.query, layer.query_bias, biased)
+    state |= filled("lin_key.", layer.key, None, biased)
+    state |= filled("lin_value.", layer.value, layer.value_bias, biased)
     total = heads * width if layer.concat else width
     dtype = array_of(layer.query).dtype
     # the module has these weights also where it does not read them
     root = Parameter(np.zeros((d_in, total), dtype)) if layer.root is None else layer.root
-    state |= _filled("lin_skip.", root, layer.bias, biased)
+    state |= filled("lin_skip.", root, layer.bias, biased)
     if layer.weight_edge is not None:
         state |= linear("lin_edge.", layer.weight_edge)
     if layer.gate is not None:
@@ -148,7 +140,7 @@ def pna(layer: PNA, library: str) -> Counterpart:
         # no scaler reads it
         "aggr_module.avg_deg_lin": np.ones(1, dtype),
     }
-    state |= _filled("lin.", layer.mix, layer.bias, True)
+    state |= filled("lin.", layer.mix, layer.bias, True)
     ends = [array_of(layer.weight_dst), array_of(layer.weight_src)]
     d_edge = 0
     if layer.weight_edge is not None:
