@@ -159,5 +159,9 @@ def run(task: str, seed: int, folder: Path | None) -> dict[str, Any]:
     }
 
 
+def main() -> int:
+    return command(__doc__, [*TU, *MOLECULES], run, COLUMNS, seeds=1)
+
+
 if __name__ == "__main__":
-    sys.exit(command(__doc__, [*TU, *MOLECULES], run, COLUMNS, seeds=1))
+    sys.exit(main())

@@ -192,5 +192,9 @@ def over_seeds(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def main() -> int:
+    return command(__doc__, list(RUNS), run, COLUMNS, seeds=1, name="run", combined=over_seeds)
+
+
 if __name__ == "__main__":
-    sys.exit(command(__doc__, list(RUNS), run, COLUMNS, seeds=1, name="run", combined=over_seeds))
+    sys.exit(main())

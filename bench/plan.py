@@ -214,7 +214,8 @@ def main() -> int:
     if options.predict:
         predict(*options.predict[:2], list(map(int, options.predict[2:])))
         return 0
-    answer("--write")
+    if "rmat" in options.graphs:
+        answer("--write")
     pairs: dict[tuple[str, int], list[tuple[dict[str, Any], dict[str, Any]]]] = {}
     speeds = []
     for number in range(options.rounds):

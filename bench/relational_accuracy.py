@@ -194,5 +194,9 @@ def run(task: str, seed: int, folder: Path | None) -> dict[str, Any]:
     }
 
 
+def main() -> int:
+    return command(__doc__, TASKS, run, COLUMNS, seeds=5)
+
+
 if __name__ == "__main__":
-    sys.exit(command(__doc__, TASKS, run, COLUMNS, seeds=5))
+    sys.exit(main())

@@ -64,7 +64,7 @@ class Net(gt.Model):
     def forward(self, graph: Any) -> Any:
         times.append(("begin", perf_counter()))
         h = gt.dropout(gt.relu(self.first(graph, graph.x)), 0.5)
-        return noted(self.second(graph, noted(h, place="between")), place="end")
+        return noted(self.second(graph, noted(h, "between")), "end")
 
 
 def durations(trace: Path, name: str, steps: int) -> float:
