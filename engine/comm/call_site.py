@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any
 
-F = TypeVar("F", bound=Callable[..., Any])
 # packages and modules that implement communication; call sites leave out their frames, and those
 # between a ``with`` block and the function that it calls
 INTERNAL_MODULES = {__package__, "contextlib"}
-
-
-def collective(function: F) -> F:
-    """Mark a function that all ranks must call together, in the same order, and say so in its
-    docstring.
-
-    Args:
-        function: The function; its docstring is extended.
-
-    Returns:
-        The same function.
-    """
-    function.__doc__ = (
-        f"{inspect.cleandoc(function.__doc__ or '')}\n\nCollective: all ranks must call this"
-        " together.\n".lstrip()
-    )
-    return function
 
 
 def call_site() -> str:

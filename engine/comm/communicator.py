@@ -18,7 +18,7 @@ import numpy as np
 from graphtheta.base.console import complain
 from graphtheta.errors import CommError, GraphThetaError, ShapeError
 
-from .call_site import call_site, collective
+from .call_site import call_site
 from .channel import Pending, Send, Tag, check_move, check_rows, numbered, record_move
 from .codec import decode, encode
 from .failure import class_name, rebuild
@@ -53,7 +53,6 @@ class Comm(Transport):
 
     takes_threads = True
 
-    @collective
     def open_channels(self, user: str, n: int) -> list[int]:
         """Open channels until a user has ``n`` of its own, which no other user has.
 
@@ -63,6 +62,8 @@ class Comm(Transport):
 
         Returns:
             Their numbers, the same on all ranks, [n].
+
+        Collective: all ranks.
         """
         self._enter("open_channels", user, n)
         self._gather_checked(np.empty(0, np.uint8))
@@ -72,14 +73,15 @@ class Comm(Transport):
             self._extend_channels(numbers[-1])
         return numbers[:n]
 
-    @collective
     def barrier(self) -> None:
-        """Return when every rank has called it."""
+        """Return when every rank has called it.
+
+        Collective: all ranks.
+        """
         self._enter("barrier")
         self._gather_checked(np.empty(0, np.uint8))
         self._count(0)
 
-    @collective
     def all_sum(self, x: np.ndarray) -> np.ndarray:
         """Sum over the ranks, added in rank order.
 
@@ -91,10 +93,11 @@ class Comm(Transport):
 
         Raises:
             CommError: If the dtype cannot be added up.
+
+        Collective: all ranks.
         """
         return self._combined("all_sum", x, np.add, SUMMED)
 
-    @collective
     def all_max(self, x: np.ndarray) -> np.ndarray:
         """Maximum over the ranks, element by element; NaN on any rank gives NaN.
 
@@ -106,10 +109,11 @@ class Comm(Transport):
 
         Raises:
             CommError: If the dtype has no order.
+
+        Collective: all ranks.
         """
         return self._combined("all_max", x, np.maximum, ORDERED)
 
-    @collective
     def all_min(self, x: np.ndarray) -> np.ndarray:
         """Minimum over the ranks, element by element; NaN on any rank gives NaN.
 
@@ -121,10 +125,11 @@ class Comm(Transport):
 
         Raises:
             CommError: If the dtype has no order.
+
+        Collective: all ranks.
         """
         return self._combined("all_min", x, np.minimum, ORDERED)
 
-    @collective
     def all_gather(self, obj: Any) -> list[Any]:
         """Small objects of all ranks, on all ranks.
 
@@ -136,11 +141,12 @@ class Comm(Transport):
 
         Raises:
             FormatError: If the object cannot be encoded.
+
+        Collective: all ranks.
         """
         self._enter("all_gather")
         return [decode(data) for data in self._gather_bytes(encode(obj))]
 
-    @collective
     def broadcast(self, obj: Any, root: int = 0) -> Any:
         """An object of one rank, on all ranks; large arrays travel without being copied into a
         message.
@@ -154,6 +160,8 @@ class Comm(Transport):
 
         Raises:
             FormatError: If the object cannot be encoded.
+
+        Collective: all ranks.
         """
         if not 0 <= root < self.size:
             raise CommError(
@@ -176,7 +184,6 @@ class Comm(Transport):
             self._count(len(data) + sum(array.nbytes for array in arrays))
         return result
 
-    @collective
     def gather_rows(self, x: np.ndarray) -> list[np.ndarray] | None:
         """Arrays of different lengths of all ranks, on rank 0.
 
@@ -190,6 +197,8 @@ class Comm(Transport):
 
         Raises:
             ShapeError: If dtype or trailing shape differ between ranks; on all ranks.
+
+        Collective: all ranks.
         """
         self._enter("gather_rows")
         x = np.ascontiguousarray(x)
@@ -215,7 +224,6 @@ class Comm(Transport):
             step *= 2
         return None if rank else [rows[a:b] for a, b in pairwise(at)]
 
-    @collective
     def all_to_all(self, parts: list[np.ndarray]) -> list[np.ndarray]:
         """Send ``parts[q]`` to rank q; only non-empty parts become messages.
 
@@ -229,6 +237,8 @@ class Comm(Transport):
         Raises:
             ShapeError: If the number of parts is not ``size`` or dtypes or trailing shapes differ.
             CommError: If they differ between ranks.
+
+        Collective: all ranks.
         """
         if len(parts) != self.size:
             raise ShapeError(
@@ -255,7 +265,6 @@ class Comm(Transport):
         ).end()
         return result
 
-    @collective
     def swap(self, counts: np.ndarray) -> np.ndarray:
         """Send row q to rank q.
 
@@ -264,6 +273,8 @@ class Comm(Transport):
 
         Returns:
             The rows that the ranks sent here, in rank order, [size, n] int64.
+
+        Collective: all ranks.
         """
         self._enter("swap", counts.shape)
         sent = np.insert(counts, 0, self._channel.header, axis=1)
@@ -301,7 +312,6 @@ class Comm(Transport):
         """
         return [function() for function in work]
 
-    @collective
     @contextmanager
     def agreed(self) -> Iterator[None]:
         """A block that ends without an error on all ranks or with one on all, so that no rank
@@ -318,6 +328,8 @@ class Comm(Transport):
         such blocks. Ranks agree on the errors of ``graphtheta.errors``, which are raised on
         purpose. Any other exception is a bug or comes from outside: as everywhere, it ends the job
         with the traceback of its rank.
+
+        Collective: all ranks.
         """
         try:
             yield

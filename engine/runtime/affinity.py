@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from graphtheta.base.cgroup import cpu_quota
 
-from ..comm.call_site import collective
 from ..comm.communicator import Comm
 
 
@@ -38,7 +37,6 @@ class Threads:
         )
 
 
-@collective
 def choose_threads(comm: Comm) -> Threads:
     """Choose the number of threads of this rank for kernels; BLAS gets one thread.
 
@@ -50,6 +48,8 @@ def choose_threads(comm: Comm) -> Threads:
 
     Returns:
         The threads of this rank.
+
+    Collective: all ranks of comm.
     """
     cores = available_cores()
     neighbours = [
@@ -100,7 +100,6 @@ def share(cores: list[int], neighbours: list[list[int]], quota: float | None, om
     return fair
 
 
-@collective
 def own_processors(comm: Comm) -> list[int]:
     """Processors that no other rank takes as its own, as many as this rank has threads, or fewer
     if ranks must share.
@@ -110,6 +109,8 @@ def own_processors(comm: Comm) -> list[int]:
 
     Args:
         comm: All ranks.
+
+    Collective: all ranks of comm.
     """
     cores = available_cores()
     everyone = comm.all_gather((platform.node(), cores))

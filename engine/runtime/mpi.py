@@ -24,7 +24,7 @@ import numpy as np
 
 from graphtheta.errors import CommError
 
-from ..comm.call_site import call_site, collective, describe, mismatch
+from ..comm.call_site import call_site, describe, mismatch
 from ..comm.channel import Send, active_work_items, purpose
 from ..comm.communicator import Comm
 from ..comm.failure import BROKEN_PIPE, wait_until_read
@@ -172,12 +172,13 @@ class MpiComm(Comm):
         vendor, version = MPI.get_vendor()
         return f"{vendor} {'.'.join(map(str, version))}"
 
-    @collective
     def open_channels(self, user: str, n: int) -> list[int]:
         """As ``Comm.open_channels``.
 
         Raises:
             CommError: The MPI library does not let threads take turns.
+
+        Collective: all ranks.
         """
         if n and MPI.Query_thread() < MPI.THREAD_SERIALIZED:
             raise CommError(

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from graphtheta.base.console import complain, open_streams
 from graphtheta.errors import CommError, ConfigError
 
-from ..comm.call_site import collective
 from ..comm.communicator import Comm
 from ..comm.failure import close_output, exit_code, report
 from ..comm.serial import SerialComm
@@ -57,7 +56,6 @@ def launched() -> tuple[int, int]:
     return 0, 1
 
 
-@collective
 def start() -> Comm:
     """The communicator of this process, the same object at each call.
 
@@ -72,6 +70,8 @@ def start() -> Comm:
             started them.
         CommError: If the processes cannot communicate, because the launcher belongs to another MPI
             library.
+
+    Collective: all ranks.
     """
     global _comm, _threads
     if _comm is None:

@@ -14,7 +14,6 @@ import numpy as np
 from graphtheta.base.atomic import BEGINNINGS, atomic_file, file_errors, make_folder, remove_file
 from graphtheta.base.strict_json import to_json
 
-from ..comm.call_site import collective
 from ..comm.communicator import Comm
 from ..comm.event_log import EventLog
 
@@ -121,9 +120,11 @@ def write_events(path: Path, parts: Iterable[str], about: dict[str, Any]) -> Non
         f.write(b"\n]}\n")
 
 
-@collective
 def _gather(comm: Comm, path: Path, events: str, about: dict[str, Any]) -> None:
-    """Write the events of all ranks on rank 0."""
+    """Write the events of all ranks on rank 0.
+
+    Collective: all ranks of comm.
+    """
     # compressed to a tenth; rank 0 decompresses one part at a time
     parts = comm.gather_rows(np.frombuffer(zlib.compress(events.encode(), 1), np.uint8))
     with comm.agreed(), file_errors(path, "the timeline", REMEDY):
@@ -131,9 +132,11 @@ def _gather(comm: Comm, path: Path, events: str, about: dict[str, Any]) -> None:
             write_events(path, (zlib.decompress(part.tobytes()).decode() for part in parts), about)
 
 
-@collective
 def _agree_writable(comm: Comm, path: Path) -> None:
-    """Make the folder and remove old timelines; an unwritable folder raises before the run."""
+    """Make the folder and remove old timelines; an unwritable folder raises before the run.
+
+    Collective: all ranks of comm.
+    """
     with comm.agreed(), file_errors(path, "the timeline", REMEDY):
         if comm.rank == 0:
             make_folder(path.parent)
