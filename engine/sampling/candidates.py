@@ -105,46 +105,48 @@ class Chosen(Candidates):
 
 
 @dataclass
-class Frontiers:
-    """The candidates of several views together: those of one view after those of another.
+class PassCandidates:
+    """The edges of one pass that a sampler chooses from.
 
     Attributes:
         reverse: False if messages run along the edges, True against them.
-        candidates: The edges by block, with a group for each receiving row.
-        bounds: Bounds of the views in the receiving rows, by kind of row, [views + 1].
-        complete: Whether the candidates are all stored edges into the rows, on every worker.
+        candidates: The edges by block.
+        complete: Whether they are all stored edges into their rows, on every worker.
     """
 
     partition: Partition
     relation: StoredRelation
     reverse: bool
     candidates: Sequence[Candidates]
-    bounds: dict[int, np.ndarray]
     complete: bool
 
 
 @dataclass
-class Frontier:
-    """The candidates of a sampler: all edges of one pass into the rows from which a view expands.
+class Frontiers(PassCandidates):
+    """The candidates of several views together: those of one view after those of another, with a
+    group for each receiving row.
 
     Attributes:
-        reverse: False if messages run along the edges, True against them.
-        candidates: The edges by block, with a group for each row of the moves, also for rows
-            without edges.
+        bounds: Bounds of the views in the receiving rows, by kind of row, [views + 1].
+    """
+
+    bounds: dict[int, np.ndarray]
+
+
+@dataclass
+class Frontier(PassCandidates):
+    """The candidates of a sampler: all edges of one pass into the rows from which a view expands,
+    with a group for each row of the moves, also for rows without edges.
+
+    Attributes:
         receivers: Moves of the receiving rows.
         rows: Receiving rows by kind, in the order of the groups.
-        complete: Whether the candidates are all stored edges into the rows, on every worker.
         cutoff: For a ``Timed`` sampler the cutoff of each receiving row, by kind of row and in the
             order of the groups.
     """
 
-    partition: Partition
-    relation: StoredRelation
-    reverse: bool
-    candidates: Sequence[Candidates]
     receivers: Exchange
     rows: dict[int, np.ndarray]
-    complete: bool
     cutoff: dict[int, np.ndarray] | None = None
 
     @property

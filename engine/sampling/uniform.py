@@ -7,14 +7,12 @@ are the same on all workers, so each keeps those of its own edges without any me
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ...ops.kernels.sampling.draw import choose, room
 from ...ops.parallel.pool import run_blocks
 from ..partition.partition import MASTER, MIRROR
-from ..partition.relation import Positions
 from .candidates import Candidates, Chosen, Frontier, Frontiers, Sample
 from .positions import positions_of
 from .row_blocks import row_blocks
@@ -23,29 +21,22 @@ from .row_blocks import row_blocks
 EDGES_PER_BLOCK = 1 << 14
 
 
-@dataclass(frozen=True)
-class UniformDraws:
-    """One choice of ``k`` edges for each receiving row of frontiers with all edges of their rows.
+def drawn(frontiers: Frontiers, keys: Sequence[int], k: int, replace: bool) -> list[Chosen]:
+    """One choice of k edges for each receiving row of frontiers with all edges of their rows, with
+    their importance weights, by block.
 
-    Attributes:
-        key: Key of the draws of each view.
+    Args:
+        frontiers: What the edges are chosen from.
+        keys: Key of the draws of each view.
+        k: Number of edges.
         replace: Choose with replacement.
     """
+    p = frontiers.partition
+    positions = positions_of(p, frontiers.relation, frontiers.reverse)
+    keys_of_views = np.array(keys, np.uint64)
 
-    frontiers: Frontiers
-    key: Sequence[int]
-    k: int
-    replace: bool
-
-    def choose(self) -> list[Chosen]:
-        """The chosen edges with their importance weights, by block."""
-        f = self.frontiers
-        positions = positions_of(f.partition, f.relation, f.reverse)
-        return [self._drawn(c, positions) for c in f.candidates]
-
-    def _drawn(self, c: Candidates, positions: Positions) -> Chosen:
+    def of_block(c: Candidates) -> Chosen:
         """The drawn edges of one block, by all threads, each on some of the rows."""
-        p = self.frontiers.partition
         kind = c.kinds[1]
         places = positions.places[c.block.kinds(False)]
         rows = (
@@ -53,7 +44,7 @@ class UniformDraws:
             p.masters if kind == MASTER else p.gid[p.n_masters :],
             positions.degree[kind],
         )
-        bounds = room(c.begin, c.end, self.k)
+        bounds = room(c.begin, c.end, k)
         size = int(bounds[-1])
         out: tuple[np.ndarray, ...] = (
             bounds,
@@ -64,25 +55,23 @@ class UniformDraws:
         )
         cuts = row_blocks(bounds[1:], EDGES_PER_BLOCK)
         groups = (c.begin, c.end, c.edges, c.senders)
-        keys = np.array(self.key, np.uint64)
-        views = self.frontiers.bounds[kind]
         ends = [0] * (len(cuts) - 1)
 
-        def block(b: int) -> None:
+        def some_rows(b: int) -> None:
             ends[b] = choose(
                 groups=groups,
                 places=tuple(places),
                 rows=rows,
-                keys=keys,
-                views=views,
-                k=self.k,
-                replace=self.replace,
+                keys=keys_of_views,
+                views=frontiers.bounds[kind],
+                k=k,
+                replace=replace,
                 out=out,
                 first=cuts[b],
                 last=cuts[b + 1],
             )
 
-        run_blocks(block, len(ends))
+        run_blocks(some_rows, len(ends))
         ptr = np.append(0, np.cumsum(out[1]))
         lists = list(out[2:])
         if ptr[-1] < size:
@@ -90,6 +79,8 @@ class UniformDraws:
             lists = [np.concatenate([x[part] for part in parts]) for x in lists]
         edges, senders, weight = lists
         return c.of(ptr, edges, senders).weighted(weight)
+
+    return [of_block(c) for c in frontiers.candidates]
 
 
 def uniform(frontier: Frontier, key: int, k: int, replace: bool) -> Sample:
@@ -104,7 +95,7 @@ def uniform(frontier: Frontier, key: int, k: int, replace: bool) -> Sample:
 
     Collective: all ranks of the frontier's partition.
     """
-    chosen = UniformDraws(frontier.alone, (key,), k, replace).choose()
+    chosen = drawn(frontier.alone, (key,), k, replace)
     plan = frontier.receivers.plan
     if not plan.anywhere:
         return Sample(chosen)

@@ -72,11 +72,7 @@ class _Rounded:
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
         read = self._given.read_begin(rows)
-        return read if self._given.dtype == BFLOAT16 else Decoding(read, _rounded)
-
-
-def _rounded(rows: Any) -> np.ndarray:
-    return rounded(np.asarray(rows))
+        return read if self._given.dtype == BFLOAT16 else Decoding(read, rounded)
 
 
 def short_column(column: Column) -> ShortColumn:

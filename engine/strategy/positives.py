@@ -19,38 +19,37 @@ WEIGHT = "weight of the loss"
 
 
 class Positives(Protocol):
-    """Links that a model learns to predict.
-
-    Attributes:
-        numbers: Global numbers of those at this worker, ascending, [n] int64.
-        src, dst: Their ends, [n] int64.
-        n_links: Links of all workers.
-        negatives: Negatives per positive.
-        cutoff: ``Task.cutoffs`` of the links at this worker, or None.
-        weight: What the links at this worker weigh in the loss, [n] float64; None if all weigh the
-            same.
-    """
+    """Links that a model learns to predict."""
 
     @property
-    def numbers(self) -> np.ndarray: ...
+    def numbers(self) -> np.ndarray:
+        """Global numbers of those at this worker, ascending, [n] int64."""
 
     @property
-    def src(self) -> np.ndarray: ...
+    def src(self) -> np.ndarray:
+        """Their sources, [n] int64."""
 
     @property
-    def dst(self) -> np.ndarray: ...
+    def dst(self) -> np.ndarray:
+        """Their destinations, [n] int64."""
 
     @property
-    def n_links(self) -> int: ...
+    def n_links(self) -> int:
+        """Links of all workers."""
 
     @property
-    def negatives(self) -> int: ...
+    def negatives(self) -> int:
+        """Negatives per positive."""
 
     @property
-    def cutoff(self) -> np.ndarray | None: ...
+    def cutoff(self) -> np.ndarray | None:
+        """``Task.cutoffs`` of the links at this worker, or None."""
 
     @property
-    def weight(self) -> np.ndarray | None: ...
+    def weight(self) -> np.ndarray | None:
+        """What the links at this worker weigh in the loss, [n] float64; None if all weigh the
+        same.
+        """
 
     def of_step(self, step: int) -> Positives:
         """The same links with the draws of a step."""
@@ -156,7 +155,7 @@ def weights_of_pairs(
     """The column of the weights of pairs, [k * (1 + negatives)]; none if all links weigh the same.
 
     Args:
-        weight: As the attribute of ``Positives``.
+        weight: As that of ``Positives``.
         own: Positions of the links, [k] int64.
         negatives: Negatives per link.
     """

@@ -184,7 +184,9 @@ def measure(
         read = sums, m.merge, given is rows
         if sums is None:
             if read not in shared:
-                shared[read] = [_joined(comm.gather_rows(x)) for x in given]
+                # of all workers, on rank 0
+                every = (comm.gather_rows(x) for x in given)
+                shared[read] = [np.concatenate(parts) for parts in every if parts is not None]
             value = float(m.value(*shared[read])) if comm.rank == 0 else 0.0
             values[m.name] = comm.broadcast(value)
             continue
@@ -195,7 +197,3 @@ def measure(
             )
         values[m.name] = float(m.value(shared[read]))
     return values
-
-
-def _joined(parts: list[np.ndarray] | None) -> np.ndarray | None:
-    return None if parts is None else np.concatenate(parts)

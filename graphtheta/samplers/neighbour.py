@@ -21,7 +21,7 @@ from graphtheta.engine.sampling.candidates import Chosen, Frontier, Frontiers, S
 from graphtheta.engine.sampling.columns import check_mask, masked
 from graphtheta.engine.sampling.positions import positions_of
 from graphtheta.engine.sampling.priority import EdgePriority, Priority
-from graphtheta.engine.sampling.uniform import UniformDraws, uniform
+from graphtheta.engine.sampling.uniform import drawn, uniform
 from graphtheta.errors import ConfigError
 
 
@@ -146,12 +146,8 @@ class NeighbourSampler:
             return None
         if fanout < 0:
             return [c.listed() for c in frontiers.candidates]
-        return UniformDraws(
-            frontiers,
-            [self._key(step, hop, frontiers.reverse) for step in steps],
-            fanout,
-            self.replace,
-        ).choose()
+        keys = [self._key(step, hop, frontiers.reverse) for step in steps]
+        return drawn(frontiers, keys, fanout, self.replace)
 
     def _key(self, step: int, hop: int, reverse: bool) -> int:
         """Key of the draws of a pass."""
