@@ -76,6 +76,9 @@ class Liveness:
                 for task in (self._folder / "task").iterdir()
             ]
         except OSError:
+            states = []
+        # a process that ends has no threads for a moment
+        if not states:
             return None
         return _BLOCKED if _BLOCKED in states else states[0]
 

@@ -262,7 +262,10 @@ class Watchdog:
         return {
             "waits": waits,
             "what": (
-                next((line for line in self.waits.values() if line), operation) if waits else ""
+                # threads that start meanwhile add lines
+                next((line for line in list(self.waits.values()) if line), operation)
+                if waits
+                else ""
             ),
             "operation": operation,
             "number": number,

@@ -10,7 +10,7 @@ import re
 import sys
 import time
 from pathlib import Path
-from threading import Event, RLock, Thread
+from threading import Event, RLock, Thread, get_ident
 from types import FrameType, SimpleNamespace
 from weakref import ref
 
@@ -168,6 +168,13 @@ class TestLiveness:
             and not Liveness(os.getpid()).ended
         )
 
+    def test_one_that_ends_while_its_threads_are_listed(self, tmp_path):
+        process = Liveness(os.getpid())
+        process._folder = tmp_path
+        (tmp_path / "task").mkdir()
+        assert process.ended and not process.traced
+        assert process.describe() == "its process has ended"
+
 
 class Transport:
     """Control messages between ranks of one process."""
@@ -209,6 +216,26 @@ def test_control_messages():
     assert one._answers[1][1] == {"rank": 1, "channel": 7}
     one.send_all(Kind.REPORTS)
     assert not other.first_to_report()
+
+
+def test_threads_may_start_while_a_position_is_read():
+    """The thread of the watchdog would end with an error, and nothing would end a hang."""
+
+    class AnotherThreadStarts(str):
+        def __bool__(self):
+            watchdog.waits[-len(watchdog.waits)] = None
+            return False
+
+    watchdog = Watchdog(
+        transport=Transport(0, [[]]),
+        activity=lambda channel: ("barrier()", 1, "other"),
+        end=print,
+        pids={},
+    )
+    # of a thread that has ended, and of this one
+    watchdog.waits = {-7: AnotherThreadStarts(), get_ident(): "all_sum()"}
+    position = watchdog.position()
+    assert position["waits"] and position["what"] == "all_sum()" and len(watchdog.waits) == 3
 
 
 # ---- text of reports
