@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -92,8 +93,8 @@ class Difference:
     """What two evaluations disagree on.
 
     Attributes:
-        kind: The evaluation that was compared, of ``evaluations``, or "differences"; "arrays" is
-            that of ``gt.check``.
+        kind: The evaluation that was compared, of ``evaluations``, "differences" or "rounded";
+            "arrays" is that of ``gt.check``.
         name: The result that differs, or "error".
         text: Both numbers, or the message of the error.
     """
@@ -198,9 +199,19 @@ def features(case: Case, x: np.ndarray) -> Any:
 
 
 class Job:
-    """A case on one rank of ``comm``: passes of its model by the product."""
+    """A case on one rank of ``comm``: passes of its model by the product.
 
-    def __init__(self, case: Case, comm: Any = None, placement: str = DEFAULT_PLACEMENT):
+    Args:
+        short: Whether wide values of nodes are stored as bfloat16.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        comm: Any = None,
+        placement: str = DEFAULT_PLACEMENT,
+        short: bool = False,
+    ):
         self.comm = SerialComm() if comm is None else comm
         self.data = data = case.data()
         self.dtype = np.dtype(case.dtype)
@@ -219,7 +230,7 @@ class Job:
             node_columns=part("node."),
             edge_columns=part("edge."),
         )
-        self.partition = build_partition(graph, self.comm, placement, dtype=self.dtype)
+        self.partition = build_partition(graph, self.comm, placement, dtype=self.dtype, short=short)
 
     def numbers(self, case: Case, more: Callable[[Var], Var] | None = None) -> Numbers:
         """Values and gradients of a pass over the view of a case.
@@ -280,9 +291,11 @@ class Job:
             }
 
 
-def run_product(case: Case, comm: Any = None, placement: str = DEFAULT_PLACEMENT) -> Numbers:
+def run_product(
+    case: Case, comm: Any = None, placement: str = DEFAULT_PLACEMENT, short: bool = False
+) -> Numbers:
     """Values and gradients of a case by the product, on one rank of ``comm``."""
-    return Job(case, comm, placement).numbers(case)
+    return Job(case, comm, placement, short).numbers(case)
 
 
 def late_of(out: Any, parameters: Mapping[str, Any]) -> Any:
@@ -523,11 +536,28 @@ def differences(case: Case, kinds: tuple[str, ...]) -> list[Difference]:
     ]
     if "differences" in kinds:
         found.append(by_differences(case, expected))
+    if "rounded" in kinds:
+        found.append(by_rounding(case))
     sequences = [kind for kind in kinds if kind.endswith("sequence")]
     if sequences and (wanted := expected_sequence(case, expected)) is not None:
         runs = evaluations(case, lambda case: run_sequence(case, wanted[1]))
         found += [outcome(kind, runs[OF_SEQUENCE[kind]], wanted[0], case) for kind in sequences]
     return [d for d in found if d is not None]
+
+
+def by_rounding(case: Case) -> Difference | None:
+    """Passes that store values as bfloat16: on ranks and in the emulator against one by the
+    reference.
+    """
+    if case.special:
+        return None
+    runs = evaluations(case, partial(run_product, short=True))
+    forget()
+    expected = runs["reference"]()
+    found = (
+        outcome("rounded", runs[kind], expected, case) for kind in ("emulator", "emulated ranks")
+    )
+    return next(filter(None, found), None)
 
 
 def by_differences(case: Case, expected: Numbers) -> Difference | None:

@@ -31,6 +31,7 @@ from graphtheta.ops.edge.backend import fused, pair_kernels
 from graphtheta.ops.kernels import lane_math, lanes, vector_header
 from graphtheta.ops.kernels.hash import COLUMN, GOLDEN
 from graphtheta.ops.parallel import buffers
+from graphtheta.ops.rows.bfloat16 import rounded
 
 BOOL = np.dtype(bool)
 # what scratch space holds before it is written
@@ -289,14 +290,21 @@ def _row(array: np.ndarray, row: int, column: int, active: int) -> np.ndarray:
     return array[row, column : column + active]
 
 
+def _read(stored: np.ndarray) -> np.ndarray:
+    """Stored numbers as vectors have them: those of 16 bits are bfloat16."""
+    if stored.dtype != np.uint16:
+        return np.array(stored)
+    return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
 def loader(active: int) -> Callable[..., V]:
     n = lanes.width(active)
 
     def load(array: np.ndarray, row: int, column: int) -> V:
-        found = _row(array, row, column, active)
+        found = _read(_row(array, row, column, active))
         if n == active:
-            return V(np.array(found))
-        out = np.zeros(n, array.dtype)
+            return V(found)
+        out = np.zeros(n, found.dtype)
         out[:active] = found
         return V(out)
 
@@ -307,7 +315,10 @@ def storer(active: int) -> Callable[..., None]:
     n = lanes.width(active)
 
     def store(array: np.ndarray, row: int, column: int, x: Any) -> None:
-        v = _vector(x, array.dtype).repeated(n)
+        is_short = array.dtype == np.uint16
+        v = _vector(x, np.dtype(np.float32) if is_short else array.dtype).repeated(n)
+        if is_short and v.x.dtype == np.float32:
+            v = V(rounded(v.x).view(np.uint16))
         if v.x.dtype != array.dtype:
             raise Fault(f"{v.x.dtype} stored in an array of {array.dtype}")
         _row(array, row, column, active)[...] = v.x[:active]
@@ -322,7 +333,7 @@ def picker(active: int) -> Callable[..., V]:
         out = np.zeros(n, array.dtype)
         for i, column in enumerate(_row(where, 0, first, active)):
             out[i] = _row(array, row, column, 1)[0]
-        return V(out)
+        return V(_read(out))
 
     return pick
 
@@ -529,6 +540,7 @@ def scalar_scope(dtype: str) -> dict[str, Any]:
         "COLUMN": COLUMN,
         "kernel_form": lambda f: f,
         "mix": mix,
+        "prefetch": prefetch,
     }
 
 

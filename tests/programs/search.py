@@ -4,9 +4,9 @@
 
 Every program runs eagerly (``eager``), on the reference back end, and with its generated kernels in
 the emulator; samples of them against finite differences, on simulated ranks, on three threads, with
-an update and another view afterwards, and with compiled kernels, which take seconds. Failures are
-grouped by what they say, and the first of each group is made smaller and printed. The exit code is
-1 if there is one.
+an update and another view afterwards, and with compiled kernels, which take seconds; those of
+float32 also with values of bfloat16. Failures are grouped by what they say, and the first of each
+group is made smaller and printed. The exit code is 1 if there is one.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def kinds_of(seed: int, case: Case, compiled: Collection[int] = ()) -> tuple[str
     """
     moved = {"ranks", "emulated ranks"} if "class Accumulator" in case.text else set()
     more = [kind for kind, every in EVERY.items() if seed % every == 0 or kind in moved]
+    more += ["rounded"] if case.dtype == "float32" else []
     return ("reference", "emulator", *more, *(["compiled", "threads"] if seed in compiled else []))
 
 
