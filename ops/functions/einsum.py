@@ -144,7 +144,8 @@ def _product(a: _Term, b: _Term, needed: set[str]) -> _Term:
     def shape(letters: str) -> list[int]:
         return [sizes[x] for x in letters]
 
-    if inner and right and not has_rows(b.value):
+    # of an axis without numbers there is no product to stack
+    if inner and right and not has_rows(b.value) and 0 not in shape(both):
         k = prod(shape(inner))
         x = a.arranged(both + left + inner)
         w = b.arranged(both + inner + right)

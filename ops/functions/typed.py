@@ -61,9 +61,10 @@ def _typed_matmul_x(g: Any, y: Any, x: Any, w: Any, index: Any) -> Any:
     width = prod(w.shape[2:])
     for i, rows in _groups(index, len(w)):
         part = taken(g, rows)
+        lead = (len(part), *x.shape[1:-1])
         out[rows] = product(
-            part.reshape(part.size // max(1, width), width), w[i].reshape(w.shape[1], width).T
-        ).reshape(-1, *x.shape[1:])
+            part.reshape(prod(lead), width), w[i].reshape(w.shape[1], width).T
+        ).reshape(*lead, x.shape[-1])
     return out
 
 
@@ -71,10 +72,10 @@ def _typed_matmul_w(g: Any, y: Any, x: Any, w: Any, index: Any) -> Any:
     out = np.zeros_like(w)
     width = prod(w.shape[2:])
     for i, rows in _groups(index, len(w)):
-        part = taken(g, rows)
-        out[i] = long_product(
-            flat(taken(x, rows)), part.reshape(part.size // max(1, width), width)
-        ).reshape(w.shape[1:])
+        part = flat(taken(x, rows))
+        out[i] = long_product(part, taken(g, rows).reshape(part.shape[0], width)).reshape(
+            w.shape[1:]
+        )
     return out
 
 

@@ -565,7 +565,11 @@ TABLE: dict[str, tuple[Case, ...]] = {
     "typed_matmul": each(
         gt.typed_matmul,
         lambda x, w, i: np.einsum("nd,ndk->nk", x, w[i]),
-        [(VECTOR, Whole((4, 3, 2)), CODES)],
+        [
+            (VECTOR, Whole((4, 3, 2)), CODES),
+            (Rows((0,)), Whole((4, 0, 2)), CODES),
+            (VECTOR, Whole((4, 3, 0)), CODES),
+        ],
         types="arithmetic",
         gather=False,
     ),

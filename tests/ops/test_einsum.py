@@ -54,6 +54,17 @@ def test_any_sum_of_products_is_that_of_numpy(seed):
         np.testing.assert_allclose(got, slope, atol=1e-10, err_msg=subscripts)
 
 
+def test_a_letter_of_no_numbers():
+    """One that both values and the result have, of the products that are stacked."""
+    x = Var(np.ones((4, 0, 2)), RowSpace(np.arange(4)), True)
+    w = Parameter(np.ones((0, 2, 3)))
+    with Tape() as tape:
+        y = ops.einsum("nha,hab->nhb", x, w)
+    grads = tape.backward(y, np.ones((4, 0, 3)))
+    assert y.shape == (4, 0, 3)
+    assert [grads.of(value).shape for value in (x, w)] == [x.shape, w.shape]
+
+
 def rows(*shape):
     return Var(np.ones((4, *shape)), SPACE, True)
 
