@@ -276,8 +276,8 @@ class Mean(Sum):
 
 
 class Max(Aggregator):
-    """Largest message per column; of equal ones the edge with the lowest global id wins and gets
-    the gradient.
+    """Largest message per column, NaN if one is; of equal ones the edge with the lowest global id
+    wins and gets the gradient.
     """
 
     name = "max"
@@ -300,8 +300,9 @@ class Max(Aggregator):
     ) -> None:
         x = parts[0] * self._sign
         best = np.maximum.reduceat(x, seg.start, axis=0)
-        # "not below" and not "equal", so that NaN propagates to the total
-        candidate = np.where(x < seg.broadcast(best), NO_EDGE, expand(gid, x.ndim))
+        # where a message is NaN, the largest is
+        largest = (x == seg.broadcast(best)) | np.isnan(x)
+        candidate = np.where(largest, expand(gid, x.ndim), NO_EDGE)
         self.merge(
             state,
             seg.row,
@@ -310,11 +311,7 @@ class Max(Aggregator):
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
         best, edge = state["best"][rows], state["edge"][rows]
-        wins = (
-            (other["best"] > best)
-            | ((other["best"] == best) & (other["edge"] < edge))
-            | (np.isnan(other["best"]) & ~np.isnan(best))
-        )
+        wins = beats(other["best"], other["edge"], best, edge)
         state["best"][rows] = np.where(wins, other["best"], best)
         state["edge"][rows] = np.where(wins, other["edge"], edge)
 
@@ -338,6 +335,13 @@ class Min(Max):
 
     name = "min"
     _sign = -1
+
+
+def beats(x: np.ndarray, edge: np.ndarray, best: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Whether x comes before ``best``: NaN first, then larger numbers, then lower edge numbers."""
+    nan = np.isnan(x)
+    other = np.isnan(best)
+    return np.asarray(np.where(nan == other, (x > best) | (((x == best) | nan) & (edge < at)), nan))
 
 
 class LogSumExp(Aggregator):

@@ -18,7 +18,7 @@ import numpy as np
 from graphtheta.base.arguments import checked
 from graphtheta.errors import ConfigError
 
-from .aggregator import AGGREGATORS, NO_EDGE, Aggregator, Segments, Shape, State, expand
+from .aggregator import AGGREGATORS, NO_EDGE, Aggregator, Segments, Shape, State, beats, expand
 
 # most messages that TopK keeps: each is a column of the state
 MOST = 32
@@ -117,13 +117,6 @@ class TopK(Aggregator):
         tie = expand(gid, parts[0].ndim)
         each = [np.where(columns[f"edge{i}"] == tie, columns[f"g{i}"], 0) for i in range(self.k)]
         return [reduce(np.add, each).astype(parts[0].dtype)]
-
-
-def beats(x: np.ndarray, edge: np.ndarray, best: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Whether x comes before ``best``: NaN first, then larger numbers, then lower edge numbers."""
-    nan = np.isnan(x)
-    other = np.isnan(best)
-    return np.asarray(np.where(nan == other, (x > best) | (((x == best) | nan) & (edge < at)), nan))
 
 
 class Median(Aggregator):

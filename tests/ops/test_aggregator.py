@@ -262,6 +262,18 @@ def test_of_equal_messages_the_lowest_edge_wins_alone(sign, name):
 
 
 @pytest.mark.parametrize("name", ["max", "min"])
+def test_of_messages_that_are_nan_the_lowest_edge_wins_however_they_are_split(name):
+    gid = np.array([1, 5, 3, 2])
+    x = np.array([7.0, np.nan, np.nan, 9])
+    row = np.zeros(4, int)
+    for chunks in ([[0, 1, 2, 3]], [[0], [1], [2], [3]], [[3, 2], [1, 0]], [[2], [1, 0, 3]]):
+        state = ALL[name].start(1, [()], float)
+        for chunk in chunks:
+            accumulate(ALL[name], state, row[chunk], [x[chunk]], gid[chunk])
+        assert state["edge"] == [3]
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
 def test_a_maximum_has_no_edge_where_there_is_none(name):
     state, _ = total(ALL[name], 2, np.array([1]), [np.ones((1, 1))], np.array([3]))
     np.testing.assert_array_equal(state["edge"], [[NO_EDGE], [3]])
