@@ -13,9 +13,8 @@ import math
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 
 F = np.float32
 LOG2E, LN2_HIGH, LN2_LOW = F(1.44269504088896341), F(0.693359375), F(-2.12194440e-4)
@@ -23,16 +22,6 @@ P0, P1, P2 = F(1.9875691500e-4), F(1.3981999507e-3), F(8.3334519073e-3)
 P3, P4, P5 = F(4.1665795894e-2), F(1.6666665459e-1), F(5.0000001201e-1)
 # the power of two below it is 0
 LOWEST, HALF, ONE, ZERO = F(-88.0), F(0.5), F(1.0), F(0.0)
-
-
-@intrinsic
-def _float_of(typing: Any, bits: Any) -> Any:
-    """The single precision number of a bit pattern."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.FloatType())
-
-    return types.float32(types.int32), generate
 
 
 # not rearranged: the remainder relies on the order of its roundings. Each function is compiled with
@@ -50,7 +39,7 @@ def _parts(x):  # type: ignore[no-untyped-def]
     p = ((((P0 * r + P1) * r + P2) * r + P3) * r + P4) * r + P5
     # the exponent of a float, in its bits above the fraction
     bits = np.int32((k + np.int32(127)) << np.int32(23))
-    return p * (r * r) + r, _float_of(bits)  # type: ignore[call-arg]
+    return p * (r * r) + r, bits.view(np.float32)
 
 
 def _exp(x):  # type: ignore[no-untyped-def]

@@ -6,37 +6,13 @@ are equal to the bit on every machine; the logarithm of the C library is not.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 
 from ...compile.jit import jit
 
 LN2, SQRT2 = 0.6931471805599453, 1.4142135623730951
 MANTISSA, EXPONENT_OF_1, BIAS = np.uint64((1 << 52) - 1), np.uint64(1023 << 52), 1023
-
-
-@intrinsic
-def _bits_of(typing: Any, number: Any) -> Any:
-    """The bit pattern of a double precision number."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.IntType(64))
-
-    return types.uint64(types.float64), generate
-
-
-@intrinsic
-def _number_of(typing: Any, bits: Any) -> Any:
-    """The double precision number of a bit pattern."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.DoubleType())
-
-    return types.float64(types.uint64), generate
 
 
 @njit(inline="always")
@@ -48,13 +24,13 @@ def unit(h):  # type: ignore[no-untyped-def]
 @njit(inline="always")
 def quotient(h, rate):  # type: ignore[no-untyped-def]
     """The rank u / rate of priority sampling, as bits in the same order."""
-    return _bits_of(unit(h) / rate)  # type: ignore[call-arg]
+    return np.float64(unit(h) / rate).view(np.uint64)
 
 
 @njit(inline="always")
 def race(h, rate):  # type: ignore[no-untyped-def]
     """A time of an exponential race, -log(u) / rate, as bits in the same order."""
-    return _bits_of(minus_log(unit(h)) / rate)  # type: ignore[call-arg]
+    return np.float64(minus_log(unit(h)) / rate).view(np.uint64)
 
 
 @njit
@@ -63,9 +39,9 @@ def minus_log(u):  # type: ignore[no-untyped-def]
 
     u = 2**k * m with 1 / sqrt(2) < m <= sqrt(2), and log(m) = 2 artanh((m - 1) / (m + 1)).
     """
-    bits = _bits_of(u)  # type: ignore[call-arg, var-annotated]
+    bits = np.float64(u).view(np.uint64)
     k = np.int64(bits >> np.uint64(52)) - BIAS
-    m = _number_of((bits & MANTISSA) | EXPONENT_OF_1)
+    m = np.uint64((bits & MANTISSA) | EXPONENT_OF_1).view(np.float64)
     if m > SQRT2:
         k = k + 1
         m = 0.5 * m
