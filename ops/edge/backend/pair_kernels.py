@@ -17,6 +17,7 @@ import numpy as np
 
 from ...compile.generated import compiled
 from ...kernels import vector_header
+from ...kernels.products.shapes import registers
 from ...kernels.turn import turns
 from ...parallel import buffers
 from ...parallel.pool import run_threads
@@ -115,23 +116,21 @@ def _tile() -> tuple[int, int]:
     """Vectors of the result that registers hold beside those of a row, and most of them side by
     side.
     """
-    from llvmlite.binding import get_host_cpu_features
-
     # 32 registers of 64 bytes, or 16 of 32, of which a vector takes two
-    return (24, 4) if get_host_cpu_features().get("avx512f", False) else (6, 1)
+    return (24, 4) if registers().size == 64 else (6, 1)
 
 
 def _panels(width: int, dtype: str) -> Iterator[tuple[str, list[int], int]]:
     """Panels of the columns of a result: a loop or an assignment of the first column, numbers in
     each vector, and rows of a tile.
     """
-    registers, side = _tile()
+    most, side = _tile()
     lanes = 64 // np.dtype(dtype).itemsize
     whole = width // (lanes * side) * lanes * side
     if whole:
-        yield f"for c in range(0, {whole}, {lanes * side}):", [lanes] * side, registers // side
+        yield f"for c in range(0, {whole}, {lanes * side}):", [lanes] * side, most // side
     if rest := [min(lanes, width - first) for first in range(whole, width, lanes)]:
-        yield f"for c in range({whole}, {whole + 1}):", rest, min(registers // len(rest), 12)
+        yield f"for c in range({whole}, {whole + 1}):", rest, min(most // len(rest), 12)
 
 
 class _Writer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -67,16 +67,8 @@ class NodeCodePairs:
                 if lists.weight is not None and len(lists.at)
                 else lists.weight
             )
-            self._in_order[end] = EdgeLists(
-                ptr=lists.ptr,
-                row=lists.row,
-                other=lists.other,
-                at=IN_ORDER,
-                positions=None,
-                start=0,
-                offset=0,
-                tie_shift=lists.tie_shift,
-                weight=weight,
+            self._in_order[end] = replace(
+                lists, at=IN_ORDER, positions=None, start=0, offset=0, weight=weight
             )
         return self._in_order[end]
 
@@ -181,8 +173,8 @@ def pairs_of_senders(
     return NodeCodePairs(
         row,
         bounds,
-        _lists(like=receivers, ptr=receivers.ptr, row=receivers.row, other=pair, at=IN_ORDER),
-        lambda: _lists(like=receivers, ptr=ptr, row=numbers, other=receivers_of, at=at),
+        replace(receivers, other=pair, at=IN_ORDER),
+        lambda: replace(receivers, ptr=ptr, row=numbers, other=receivers_of, at=at),
     )
 
 
@@ -197,43 +189,20 @@ def pairs_of_receivers(
     ptr, row, bounds, order = split(
         ptr=receivers.ptr, row=receivers.row, visit=visit, codes=codes, at=IN_ORDER, k=k
     )
-    positions = order if receivers.positions is None else receivers.positions[order]
-    weight = None if receivers.weight is None else receivers.weight[order]
     numbers = np.arange(len(row), dtype=np.int32)
-    other = receivers.other[order]
-
-    def lists(ptr: np.ndarray, row: np.ndarray, other: np.ndarray, at: np.ndarray) -> EdgeLists:
-        return EdgeLists(
-            ptr=ptr,
-            row=row,
-            other=other,
-            at=at,
-            positions=positions,
-            start=receivers.start,
-            offset=receivers.offset,
-            tie_shift=receivers.tie_shift,
-            weight=weight,
-        )
+    by_pair = replace(
+        receivers,
+        ptr=ptr,
+        row=numbers,
+        other=receivers.other[order],
+        at=IN_ORDER,
+        positions=order if receivers.positions is None else receivers.positions[order],
+        weight=None if receivers.weight is None else receivers.weight[order],
+    )
 
     def by_sender() -> EdgeLists:
-        bounds, first, at = group(ptr, numbers, other, n_senders)
-        return lists(bounds, np.arange(n_senders, dtype=np.int32), first, at)
+        bounds, first, at = group(ptr, numbers, by_pair.other, n_senders)
+        senders = np.arange(n_senders, dtype=np.int32)
+        return replace(by_pair, ptr=bounds, row=senders, other=first, at=at)
 
-    return NodeCodePairs(row, bounds, lists(ptr, numbers, other, IN_ORDER), by_sender)
-
-
-def _lists(
-    like: EdgeLists, ptr: np.ndarray, row: np.ndarray, other: np.ndarray, at: np.ndarray
-) -> EdgeLists:
-    """Other groups of the same edges, of which those by receiver are in the same order."""
-    return EdgeLists(
-        ptr=ptr,
-        row=row,
-        other=other,
-        at=at,
-        positions=like.positions,
-        start=like.start,
-        offset=like.offset,
-        tie_shift=like.tie_shift,
-        weight=like.weight,
-    )
+    return NodeCodePairs(row, bounds, by_pair, by_sender)
