@@ -52,10 +52,10 @@ class TopK(Aggregator):
         self.name = f"top{self.k}"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TopK) and other.k == self.k
+        return type(other) is type(self) and other.k == self.k
 
     def __hash__(self) -> int:
-        return hash((TopK, self.k))
+        return hash((type(self), self.k))
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
         shape = (n, *shapes[0])

@@ -23,6 +23,7 @@ from graphtheta.ops.edge.codegen.kernel import generate, unsupported, values_of
 from graphtheta.ops.edge.codegen.lowering import LOWERINGS, Structural, lowering_of
 from graphtheta.ops.edge.codegen.registers import Registers
 from graphtheta.ops.edge.codegen.variant import Variant
+from graphtheta.ops.edge.order_statistics import TopK
 from graphtheta.ops.edge.plan import plan
 from graphtheta.ops.edge.program import Phase
 from graphtheta.ops.edge.source.lane_slice import LaneSlice, broadcast, slices
@@ -245,12 +246,17 @@ def test_every_aggregator_has_a_lowering_that_reads_and_writes_its_columns():
         assert read == aggregator.backward_state(state, total, total).keys()
 
 
-def test_an_aggregator_derived_from_a_built_in_one_does_not_inherit_its_lowering():
-    class Mine(Sum):
-        name = "mine"
+@pytest.mark.parametrize("built_in, arguments", [(Sum, ()), (TopK, (2,))])
+def test_an_aggregator_derived_from_a_built_in_one_does_not_inherit_its_lowering(
+    built_in, arguments
+):
+    class Mine(built_in):
+        pass
 
+    mine = Mine(*arguments)
+    mine.name = "mine"
     with Tracer() as tracer:
-        phase = Phase({"": [tracer.leaf("src", "s", (2,), F)]}, {"": Mine()}, {})
+        phase = Phase({"": [tracer.leaf("src", "s", (2,), F)]}, {"": mine}, {})
     assert (
         unsupported(phase)
         == "its sum is mine, which has no compiled form; sum, mean, max, min, var, std, median and"

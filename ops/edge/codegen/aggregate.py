@@ -5,7 +5,6 @@ An aggregator without a lowering runs on the reference back end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ...autodiff.expr import Expr
@@ -41,7 +40,6 @@ class AggregateLowering:
 
 
 _LOWERINGS: dict[Aggregator, AggregateLowering] = {}
-_BY_CLASS: dict[type[Aggregator], Callable[[Any], AggregateLowering]] = {}
 
 
 def register_aggregate(aggregator: Aggregator, lowering: AggregateLowering) -> None:
@@ -49,17 +47,8 @@ def register_aggregate(aggregator: Aggregator, lowering: AggregateLowering) -> N
     _LOWERINGS[aggregator] = lowering
 
 
-def register_aggregates(
-    kind: type[Aggregator], lowering: Callable[[Any], AggregateLowering]
-) -> None:
-    """Register a function that makes the lowering of an aggregator of a class with settings."""
-    _BY_CLASS[kind] = lowering
-
-
 def aggregate_of(aggregator: Aggregator) -> AggregateLowering | None:
     """The lowering of an aggregator; None if it has no compiled form."""
-    if aggregator not in _LOWERINGS and type(aggregator) in _BY_CLASS:
-        _LOWERINGS[aggregator] = _BY_CLASS[type(aggregator)](aggregator)
     return _LOWERINGS.get(aggregator)
 
 

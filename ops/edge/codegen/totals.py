@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...autodiff.expr import Expr
 from ..aggregator import MAX, MEAN, MIN, SUM
-from ..order_statistics import MEDIAN, NAN, TopK
+from ..order_statistics import MEDIAN, MOST, NAN, TopK
 from ..variance import DEVIATION, VARIANCE
-from .aggregate import AggregateLowering, register_aggregate, register_aggregates
+from .aggregate import AggregateLowering, register_aggregate
 from .messages import Messages
 
 
@@ -193,5 +193,6 @@ class MedianLowering(EdgeLowering):
             edge.set(cell, f"where({wins}, tie, {edge.get(cell)})")
 
 
-register_aggregates(TopK, lambda aggregator: TopKLowering(aggregator.k))
+for _k in range(1, MOST + 1):
+    register_aggregate(TopK(_k), TopKLowering(_k))
 register_aggregate(MEDIAN, MedianLowering())
