@@ -211,16 +211,18 @@ def evaluate(argv: list[str]) -> Program:
         }
         scores = {split: s for split, s in scores.items() if s}
         if not scores:
-            graph = job.dataset if "dataset" in keys else f"the graph of {options.run}"
+            # a run is not measured on its graph with another split
+            own = "dataset" not in keys
+            graph = f"the graph of {options.run}" if own else job.dataset
             raise DataError(
                 f"{graph} has no labelled nodes, edges or links in {options.on or 'any split'};"
-                " choose another --on or --split"
+                f" choose another {'--on or --dataset' if own else '--on or --split'}"
             )
         ranked = [split for split in scores if split != "train"] if options.relations else []
         if options.relations and not ranked:
             raise ConfigError(
                 "--relations shows ranks of triples that are held out, and train has none; choose"
-                " another --on or --split, or drop --relations"
+                " another --on, or drop --relations"
             )
         if comm.rank == 0:
             names = [name.partition("_")[2] for name in next(iter(scores.values()), {})]

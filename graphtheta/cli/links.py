@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from graphtheta.cli.top import on_rank_0
-from graphtheta.errors import ConfigError
 from graphtheta.inference.forward.given import Given
 from graphtheta.inference.outputs.formats import OutputRows
 from graphtheta.run.job.flag import Parser
 from graphtheta.tasks.kinds.triple import TripleKind
 
-# flags with their destinations that --links excludes
-WITHOUT = {
-    "--top": "top",
-    "--embed": "embed",
-    "--since": "since",
-    "--keep-layers": "keep_layers",
-}
 # titles of files of links and of triples
 LINKS = ("src", "dst")
 TRIPLES = ("head", "relation", "tail")
@@ -36,19 +27,6 @@ def add_links(parser: Parser) -> None:
             " triples head,relation,tail, whether the graph has them or not"
         ),
     )
-
-
-def check_links(options: SimpleNamespace) -> None:
-    """Check that the flags fit together.
-
-    Raises:
-        ConfigError: They do not.
-    """
-    for flag, name in WITHOUT.items() if options.links else ():
-        if getattr(options, name):
-            raise ConfigError(
-                f"--links writes predictions for given links, and {flag} something else; drop one"
-            )
 
 
 def link_rows(model: Any, path: str, whole: bool) -> OutputRows | None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from graphtheta.base.console import say
 from graphtheta.cli.command import add_trust, on_all_ranks, opened
-from graphtheta.cli.links import add_links, check_links, link_rows
-from graphtheta.cli.top import add_flags, check_flags, top_rows
+from graphtheta.cli.links import add_links, link_rows
+from graphtheta.cli.top import add_flags, top_rows
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.runtime.start import Program
 from graphtheta.errors import ConfigError
@@ -20,7 +20,30 @@ from graphtheta.inference.outputs.formats import FORMATS, OutputRows
 from graphtheta.inference.outputs.parts import PartFolder
 from graphtheta.inference.outputs.predictions import COLUMNS, NODES, TARGETS, choice_of
 from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.rules import flag
 from graphtheta.train.loop.opened import job_of
+
+OF_TOP = "belongs to the nodes of the highest scores; say how many with --top K"
+OF_LAYERS = "an earlier graph; give its layers with --since"
+# the flag that others need, and why
+WITH = {
+    "--of": ("--top", OF_TOP),
+    "--side": ("--top", OF_TOP),
+    "--among": ("--top", OF_TOP),
+    "--keep-known": ("--top", OF_TOP),
+    "--compare": ("--since", f"says how to compare with {OF_LAYERS}"),
+    "--appended": ("--since", f"chooses the nodes that are not in {OF_LAYERS}"),
+}
+OF_ALL = "chooses from all predictions", ("--top", "--embed", "--links")
+LAYERS = "--embed", "--since", "--keep-layers"
+# what flags do, and others that exclude them
+WITHOUT = {
+    "--top": ("writes the nodes of the highest scores", LAYERS),
+    "--links": ("writes predictions for given links", ("--top", *LAYERS)),
+    "--nodes": OF_ALL,
+    "--columns": OF_ALL,
+    "--scores": ("says what predictions are", ("--embed",)),
+}
 
 
 def parser_of_predict() -> Parser:
@@ -110,23 +133,17 @@ def predict(argv: list[str]) -> Program:
     Args:
         argv: Run folder and flags.
     """
-    options, keys = parser_of_predict().read(argv)
-    check_flags(options)
-    check_links(options)
-    check_predicted(options, keys)
+    parser = parser_of_predict()
+    options, keys = parser.read(argv)
+    check_flags(
+        {flag(key) for key in keys}
+        | {flag(x) for x, value in vars(options).items() if value != parser.get_default(x)}
+    )
+    choice_of(options.nodes, options.columns)
     job = job_of(options.run, keys, options.trust)
     name = "score" if options.top else "embedding" if options.embed else "prediction"
     path = Path(options.to or Path(options.run, f"{name}s" if options.format else f"{name}s.npz"))
     check_name(path, options.format)
-    if options.compare != "values" and not options.since:
-        raise ConfigError(
-            "--compare says how to compare with an earlier graph; give its layers with --since"
-        )
-    if options.appended and not options.since:
-        raise ConfigError(
-            "--appended chooses the nodes that an earlier graph did not have; give its layers with"
-            " --since"
-        )
 
     def work(comm: Comm) -> None:
         if not options.format:
@@ -141,24 +158,19 @@ def predict(argv: list[str]) -> Program:
     return on_all_ranks(job, work)
 
 
-def check_predicted(options: SimpleNamespace, keys: Container[str]) -> None:
-    """Check that flags of predictions are not given for something else.
+def check_flags(given: AbstractSet[str]) -> None:
+    """Check that flags fit together.
 
     Raises:
-        ConfigError: They are, or there is no such column.
+        ConfigError: They do not.
     """
-    given = {"--nodes": options.nodes != TARGETS, "--columns": options.columns is not None}
-    others = {"--top": options.top, "--embed": options.embed, "--links": options.links}
-    for flag in (name for name, is_given in given.items() if is_given):
-        for other in (name for name, is_given in others.items() if is_given):
-            raise ConfigError(
-                f"{flag} chooses from all predictions, and {other} writes something else; drop one"
-            )
-    if options.embed and "scores" in keys:
-        raise ConfigError(
-            "--scores says what predictions are, and --embed writes something else; drop one"
-        )
-    choice_of(options.nodes, options.columns)
+    for name, (needed, why) in WITH.items():
+        if name in given and needed not in given:
+            raise ConfigError(f"{name} {why}")
+    for name, (does, others) in WITHOUT.items():
+        for other in others:
+            if {name, other} <= given:
+                raise ConfigError(f"{name} {does}, and {other} writes something else; drop one")
 
 
 def computed(model: Any, options: SimpleNamespace, whole: bool) -> OutputRows | None:

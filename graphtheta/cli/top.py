@@ -24,12 +24,9 @@ from graphtheta.run.job.help import number_from
 from graphtheta.tasks.kinds.kind import GraphInfo
 from graphtheta.tasks.kinds.triple import TripleKind
 
-# flags with their destinations that --top needs, and those that it excludes
-WITH = {"--of": "of", "--side": "side", "--among": "among", "--keep-known": "keep_known"}
-WITHOUT = {"--embed": "embed", "--since": "since", "--keep-layers": "keep_layers"}
 # titles of files of triples, and what is asked for
 SIDE_OF: dict[tuple[str, ...], str] = {("head", "relation"): "tail", ("relation", "tail"): "head"}
-WHOLE = re.compile(r"-?[0-9]+")
+WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 
 class Listed(NamedTuple):
@@ -107,24 +104,6 @@ def add_flags(parser: Parser) -> None:
         action="store_true",
         help="with --top, do not leave out known links and triples",
     )
-
-
-def check_flags(options: SimpleNamespace) -> None:
-    """Check that the flags fit together.
-
-    Raises:
-        ConfigError: They do not.
-    """
-    named = WITH if options.top is None else WITHOUT
-    word = next((flag for flag, name in named.items() if getattr(options, name)), None)
-    if word is not None and options.top is None:
-        raise ConfigError(
-            f"{word} belongs to the nodes of the highest scores; say how many with --top K"
-        )
-    if word is not None:
-        raise ConfigError(
-            f"--top writes the nodes of the highest scores, and {word} something else; drop one"
-        )
 
 
 def top_rows(model: Any, options: SimpleNamespace, whole: bool) -> OutputRows | None:

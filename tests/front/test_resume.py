@@ -5,6 +5,8 @@ ranks.
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -30,9 +32,13 @@ from graphtheta.errors import ConfigError, FormatError
 from graphtheta.run.agreement.digest import in_other_forms
 from graphtheta.run.checkpoints import checkpoint
 from graphtheta.run.checkpoints.checkpoint import ARRAYS, CHECKPOINTS, steps_in
-from graphtheta.run.checkpoints.keeper import FREE
+from graphtheta.run.checkpoints.keeper import FREE, check_same, job_hash
+from graphtheta.run.checkpoints.progress import Progress
 from graphtheta.run.checkpoints.stopping import Stop, Stopped
 from graphtheta.run.checkpoints.weights import read_saved
+from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.job import Job, choices
+from graphtheta.run.job.keys import FIELDS
 from graphtheta.train.loop import build, trainer
 
 MPIEXEC = doctor.find_mpiexec()
@@ -305,6 +311,47 @@ def test_another_job_is_refused(keys: dict[str, Any], told: str) -> None:
     run(gt.start(), 5, **MINI)
     with pytest.raises(ConfigError, match=told):
         run_simulated(2, run, **{**MINI, **keys}, resume=True)
+
+
+# values of keys that have no choices
+VALUES: tuple[Any, ...] = (3, 0.5, "2", "3,2", "yes", "auto", "a b.yaml", "it's.py:X y")
+
+
+def test_a_refused_job_is_told_words_that_resume_the_run() -> None:
+    n = 0
+    for key in FIELDS.keys() - set(FREE):
+        default = Job.model_fields[key].default
+        values = (not default,) if isinstance(default, bool) else choices(key) or VALUES
+        for value in values:
+            try:
+                jobs = Job(**{key: value}), Job()
+            except ConfigError:
+                continue
+            for of_run, other in (jobs, jobs[::-1]):
+                if job_hash(of_run) == job_hash(other):
+                    continue
+                manifest = checkpoint.Manifest(
+                    step=1,
+                    counters={},
+                    progress=Progress(),
+                    job=of_run.model_dump(mode="json"),
+                    job_hash=job_hash(of_run),
+                )
+                with pytest.raises(ConfigError) as refused:
+                    check_same(other, manifest, Path("my runs"))
+                told = re.search(
+                    r"; (drop|give) (.*) to resume it, .* --config ('.*'),", str(refused.value)
+                )
+                assert told is not None
+                assert shlex.split(told[3]) == [str(Path("my runs", "job.yaml"))]
+                parser = Parser("train", "", "")
+                parser.add_job_keys()
+                words = shlex.split(told[2]) if told[1] == "give" else []
+                keys = {key: getattr(other, key)} if told[1] == "give" else {}
+                again = Job(**{**keys, **parser.read(words)[1]})
+                assert job_hash(again) == job_hash(of_run)
+                n += 1
+    assert n > 100
 
 
 def test_another_graph_is_refused() -> None:

@@ -366,9 +366,9 @@ def test_a_side_is_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> 
         (["--top", "0"], "--top: got 0, expected a whole number from 1"),
         (
             ["--top", "2", "--embed"],
-            "--top writes the nodes of the highest scores, and --embed something else; drop one",
+            "--top writes the nodes of the highest scores, and --embed writes something else;",
         ),
-        (["--top", "2", "--since", "x"], "and --since something else"),
+        (["--top", "2", "--since", "x"], "and --since writes something else"),
         (["--side", "head"], "--side belongs to"),
         (
             ["--top", "2", "--columns", "id,class"],
@@ -376,6 +376,9 @@ def test_a_side_is_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> 
         ),
         (["--embed", "--nodes", "all"], "--nodes chooses from all predictions, and --embed"),
         (["--embed", "--scores", "logits"], "--scores says what predictions are, and --embed"),
+        (["--links", "x", "--top", "2"], "--links writes predictions for given links, and --top"),
+        (["--compare", "degrees"], "--compare says how to compare with an earlier graph; give"),
+        (["--appended"], "--appended chooses the nodes that are not in an earlier graph; give"),
     ],
 )
 def test_flags_that_do_not_fit(

@@ -15,8 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from graphtheta.base.console import amount, figure
 from graphtheta.inspect.reports import chart
 from graphtheta.inspect.reports.run import Run
-from graphtheta.run.job.job import Job
-from graphtheta.run.job.rules import flag
+from graphtheta.run.job.job import as_flag
 from graphtheta.run.log.profile import LISTED, Profile
 from graphtheta.tasks.evaluation.evaluate import SPLITS
 from graphtheta.tasks.kinds.class_report import COLUMNS
@@ -55,7 +54,7 @@ def page(run: Run) -> str:
         matrix=matrix,
         outcome=_outcome(run),
         audited=bool(run.rows) and any(key.startswith(AUDIT) for key in run.rows[0]),
-        flags=" ".join(as_flag(job, key) for key in changed) or "the default job",
+        flags=" ".join(as_flag(key, getattr(job, key)) for key in changed) or "the default job",
         **({} if run.profile is None else _figures(run.profile)),
     )
 
@@ -238,13 +237,3 @@ def _largest(profile: Profile, sent: np.ndarray) -> dict[str, Any]:
 
 def _short(x: float) -> str:
     return f"{x:.1f}" if x < 100 else f"{x:,.0f}"
-
-
-def as_flag(job: Job, key: str) -> str:
-    """A key as it is given on the command line."""
-    value = getattr(job, key)
-    return (
-        (flag(key) if value else f"--no-{flag(key)[2:]}")
-        if isinstance(value, bool)
-        else f"{flag(key)} {job.as_text(key)}"
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock, Thread
@@ -26,7 +27,7 @@ from graphtheta.run.checkpoints.checkpoint import (
     write_checkpoint,
 )
 from graphtheta.run.checkpoints.run_folder import refuse_to_replace
-from graphtheta.run.job.job import Job, as_text
+from graphtheta.run.job.job import Job, as_flag, as_text
 from graphtheta.run.job.rules import flag
 
 # seconds between two checkpoints if checkpoint_every is 0
@@ -243,11 +244,11 @@ def check_same(job: Job, manifest: Manifest, folder: Path) -> None:
             continue
         here_shown = "not given" if here is None else as_text(here)
         shown = "not given" if theirs is None else as_text(theirs)
-        remedy = f"drop {flag(key)}" if theirs is None else f"give {flag(key)} {shown}"
+        config = shlex.quote(str(folder / "job.yaml"))
+        remedy = f"drop {flag(key)}" if theirs is None else f"give {as_flag(key, theirs)}"
         raise ConfigError(
             f"{key}={here_shown}, but the run in {folder} has {key}={shown}; {remedy} to resume it,"
-            f" all of its keys with --config {folder / 'job.yaml'}, or choose another folder with"
-            " --out"
+            f" all of its keys with --config {config}, or choose another folder with --out"
         )
 
 

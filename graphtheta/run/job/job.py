@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
@@ -45,7 +46,7 @@ from graphtheta.run.job.keys import (
 )
 from graphtheta.run.job.model_keys import ModelKeys
 from graphtheta.run.job.outside import check_keys, in_file, read_extra
-from graphtheta.run.job.rules import all_rules, check
+from graphtheta.run.job.rules import all_rules, check, flag
 from graphtheta.run.job.sizes import rows_of
 from graphtheta.tasks.kinds.imbalance import WEIGHTS, is_number, numbers_of
 from graphtheta.tasks.kinds.registry import TASKS, readers
@@ -461,3 +462,10 @@ def as_text(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return ",".join("all" if n == ALL_NEIGHBOURS else str(n) for n in value)
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def as_flag(key: str, value: Any) -> str:
+    """A key and its value as words for a shell."""
+    if isinstance(value, bool):
+        return flag(key) if value else f"--no-{flag(key)[2:]}"
+    return f"{flag(key)} {shlex.quote(as_text(value))}"
