@@ -106,8 +106,6 @@ def explain(
         registered: Keys whose value is a name in a registry or FILE.py:NAME, and what is
             registered.
     """
-    if not error["loc"]:
-        return str(error["msg"]).removeprefix("Value error, ")
     key = str(error["loc"][0])
     value = error["input"]
     if error["type"] == "literal_error":

@@ -317,7 +317,9 @@ def test_sizes() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["5%KiB", "1KiB%", "1MiBKiB", "-1", "101%", ""])
+@pytest.mark.parametrize(
+    "text", ["5%KiB", "1KiB%", "1MiBKiB", "-1", "101%", "", "1e300GiB", "nanKiB"]
+)
 def test_no_sizes(text: str) -> None:
     with pytest.raises(ValueError, match="expected a number of rows"):
         rows_of(text, 100, 2000)

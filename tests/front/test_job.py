@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from graphtheta.run.job.described import described
 from graphtheta.run.job.flag import Parser
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.keyfile import KeyLoader, write_mapping
-from graphtheta.run.job.keys import SECTIONS
+from graphtheta.run.job.keys import FIELDS, SECTIONS
 from graphtheta.run.job.presets import PRESETS, preset
 
 OTHER: dict[str, Any] = {
@@ -296,6 +297,32 @@ def test_values_of_a_file_are_those_of_yaml_1_2(line: str, tmp_path: Path) -> No
 @example("~").via("null")
 def test_any_text_is_read_as_it_was_written(text: str) -> None:
     assert yaml.load(write_mapping({"out": text}), KeyLoader) == {"out": text}
+
+
+# nothing of these may end in another error; an undecodable byte of a command line is a surrogate
+ODD: tuple[Any, ...] = (
+    *("", " ", "\x00", "\udcff", "é" * 300, ",", "=", "%", ":", "::", "x:", "x:=", "x:a=1,a=2"),
+    *("-1", "1,", "1%", "9" * 5000, "1e300GiB", "1e400", "nan", "inf", "all", "auto", "a.py:"),
+    *(None, True, -1, 0, 1 << 63, 10**30, 1.5, float("nan"), float("inf"), 1j, b"x", object()),
+    *([], [1], ["a"], {}, {1: 2}, set()),
+)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {},
+        {"strategy": "mini", "batch_size": 3},
+        {"strategy": "cluster"},
+        {"model": "gat", "task": "link"},
+        {"task": "triple"},
+    ],
+)
+def test_any_value_of_any_key_makes_a_job_or_one_error(others: dict[str, Any]) -> None:
+    for key in FIELDS.keys() - others:
+        for value in ODD:
+            with suppress(ConfigError):
+                Job(**others, **{key: value})
 
 
 def test_paths_are_texts_of_a_job() -> None:

@@ -14,7 +14,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
@@ -111,6 +111,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             raise ConfigError(
                 "\n".join(explain(e, choices, registered) for e in error.errors(include_url=False))
             ) from None
+        self._check_together()
 
     @field_validator("*", mode="before")
     @classmethod
@@ -242,8 +243,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             raise PydanticCustomError("literal_error", "not registered")
         return value
 
-    @model_validator(mode="after")
-    def _check_together(self) -> Job:
+    def _check_together(self) -> None:
         for key in Job.model_fields:
             if (
                 type(getattr(self, key)) is int
@@ -280,7 +280,6 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
                 f"metric={self.metric} does not measure task={self.task}; give --task"
                 f" {' or '.join(fitting)}, or another --metric"
             )
-        return self
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise ConfigError(

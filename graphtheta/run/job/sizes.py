@@ -24,11 +24,11 @@ def rows_of(text: str, width: int, n_nodes: int) -> int:
     unit = next((ending for ending in (*UNITS, "%") if number.endswith(ending)), "")
     number = number.removesuffix(unit)
     try:
-        size = float(number) if unit else int(number)
+        size = float(number) * UNITS.get(unit, 1) if unit else int(number)
     except ValueError:
         raise ValueError(EXPECTED) from None
     if not 0 <= size < float("inf") or (unit == "%" and size > 100):
         raise ValueError(EXPECTED)
     if unit == "%":
         return int(size / 100 * n_nodes)
-    return int(size * UNITS[unit] / max(width, 1)) if unit else int(size)
+    return int(size / max(width, 1)) if unit else int(size)
