@@ -125,15 +125,13 @@ def train_once(job: Job, comm: Comm) -> Result:
             )
             return result
         log.finish()
-    shown = {
-        name: value
+    shown = ", ".join(
+        f"{name.replace('_', ' ')} {figure(value)}"
         for name, value in result.metrics.items()
         if name.partition("_")[2] == trainer.setup.metric
-    }
-    nothing = f"no {trainer.setup.metric}, as no split has anything to measure"
-    best = (
-        f"best epoch {result.best_epoch}: {metrics_line(shown) or nothing}; saved in {job.folder}"
     )
+    nothing = f"no {trainer.setup.metric}, as no split has anything to measure"
+    best = f"best epoch {result.best_epoch}: {shown or nothing}; saved in {job.folder}"
     say_on_first(comm, *lines_about(trainer), best)
     if comm.rank == 0:
         say_positive(result.positive)
@@ -480,8 +478,3 @@ def say_sampled(job: Job) -> None:
     """Print that metrics are those of sampled neighbourhoods; nothing if they are exact."""
     for numbers in job.evaluation_entry.values():
         say(f"metrics are of sampled neighbourhoods, eval_fanout={numbers}")
-
-
-def metrics_line(metrics: dict[str, float]) -> str:
-    """Metrics in one line."""
-    return ", ".join(f"{name.replace('_', ' ')} {figure(value)}" for name, value in metrics.items())

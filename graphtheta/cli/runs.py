@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 from graphtheta.base.atomic import BEGINNINGS, write_json
@@ -42,7 +43,7 @@ def runs(argv: list[str]) -> int:
     if options.json:
         write_json(
             path=options.json,
-            value=comparison.plain(),
+            value=asdict(comparison),
             begins=BEGINNINGS["runs"],
             what="the comparison",
             remedy="choose another with --json",

@@ -25,21 +25,34 @@ from graphtheta.engine.sampling.uniform import drawn, uniform
 from graphtheta.errors import ConfigError
 
 
-def check_fanouts(fanouts: tuple[int, ...]) -> None:
-    """Refuse fan-outs that are neither positive nor -1.
+@dataclass(frozen=True)
+class Fanouts:
+    """What samplers have in common that keep a number of edges of each node.
+
+    Attributes:
+        fanouts: One number per hop, the one furthest from the targets first; -1 keeps all edges.
 
     Raises:
-        ConfigError: There is one.
+        ConfigError: A fanout is neither positive nor -1.
     """
-    if wrong := [f for f in fanouts if f == 0 or f < -1]:
-        raise ConfigError(
-            f"fanouts {fanouts}: got {wrong[0]}, expected a positive number for each hop, or -1 for"
-            " all neighbours"
-        )
+
+    fanouts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if wrong := [f for f in self.fanouts if f == 0 or f < -1]:
+            raise ConfigError(
+                f"fanouts {self.fanouts}: got {wrong[0]}, expected a positive number for each hop,"
+                " or -1 for all neighbours"
+            )
+
+    @property
+    def hops(self) -> int:
+        """Number of hops that have a fanout."""
+        return len(self.fanouts)
 
 
 @dataclass(frozen=True)
-class NeighbourSampler:
+class NeighbourSampler(Fanouts):
     """Keeps ``fanout`` in-edges of every receiving node, all with the same probability.
 
     The draws of a node read only the edges that are kept. If a task excludes edges, such as the
@@ -62,7 +75,6 @@ class NeighbourSampler:
 
     name: ClassVar[str] = "neighbour"
 
-    fanouts: tuple[int, ...]
     replace: bool = False
     seed: int = 0
     shared: bool = False
@@ -70,7 +82,7 @@ class NeighbourSampler:
     mask: str = ""
 
     def __post_init__(self) -> None:
-        check_fanouts(self.fanouts)
+        super().__post_init__()
         if self.shared and len(set(self.fanouts)) > 1:
             raise ConfigError(
                 f"shared: one sample for all hops needs equal fanouts, got {self.fanouts}; "
@@ -82,11 +94,6 @@ class NeighbourSampler:
                 f" {type(self.priority).__name__} are not random; sample without replacement, or"
                 " use a priority with random ranks"
             )
-
-    @property
-    def hops(self) -> int:
-        """Number of hops that have a fanout."""
-        return len(self.fanouts)
 
     def prepare(self, partition: Partition, relation: StoredRelation, reverse: bool) -> None:
         """Compute the positions of edges, which uniform draws need, for one pass.

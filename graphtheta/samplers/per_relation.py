@@ -26,10 +26,11 @@ from graphtheta.engine.sampling.priority import EdgePriority
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.typed import relation_code
 from graphtheta.ops.kernels.sampling.by_code import join, split
+from graphtheta.samplers.neighbour import Fanouts
 
 
 @dataclass(frozen=True)
-class PerRelationSampler:
+class PerRelationSampler(Fanouts):
     """Keeps ``fanout`` in-edges of every receiving node in each relation.
 
     Attributes:
@@ -45,13 +46,12 @@ class PerRelationSampler:
         name: Name in a job.
 
     Raises:
-        ConfigError: The graph has no relations, a relation of ``of`` is not known or named twice,
-            or its numbers do not fit the hops.
+        ConfigError: A fanout is neither positive nor -1, the graph has no relations, a relation of
+            ``of`` is not known or named twice, or its numbers do not fit the hops.
     """
 
     name: ClassVar[str] = "per_relation"
 
-    fanouts: tuple[int, ...]
     replace: bool = False
     seed: int = 0
     relation_names: Sequence[Any] = ()
@@ -59,17 +59,13 @@ class PerRelationSampler:
     mask: str = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.relation_names:
             raise ConfigError(
                 "sampler=per_relation: the graph has no relations; give their codes with"
                 " gt.Graph(..., edge_columns={'relation': codes}), or choose --sampler neighbour"
             )
         self.by_code()
-
-    @property
-    def hops(self) -> int:
-        """Number of hops that have a fanout."""
-        return len(self.fanouts)
 
     def by_code(self) -> list[tuple[int, ...]]:
         """The fanouts of each relation, as ``fanouts``."""

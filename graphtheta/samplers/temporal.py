@@ -36,7 +36,7 @@ from graphtheta.engine.sampling.columns import (
 )
 from graphtheta.engine.sampling.priority import Priority, Ranked, ranked_by, tie_bits
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.samplers.neighbour import NeighbourSampler
+from graphtheta.samplers.neighbour import Fanouts, NeighbourSampler
 
 STRATEGIES = ("uniform", "last")
 
@@ -70,7 +70,7 @@ class RecentPriority(Priority):
 
 
 @dataclass(frozen=True)
-class TemporalSampler:
+class TemporalSampler(Fanouts):
     """Keeps ``fanout`` in-edges of every receiving node, of those not later than its cutoff.
 
     Attributes:
@@ -91,7 +91,6 @@ class TemporalSampler:
 
     name: ClassVar[str] = "temporal"
 
-    fanouts: tuple[int, ...]
     replace: bool = False
     seed: int = 0
     time: str = "time"
@@ -120,11 +119,6 @@ class TemporalSampler:
                 self.fanouts, seed=self.seed, priority=RecentPriority(self.time)
             )
         return NeighbourSampler(self.fanouts, self.replace, self.seed)
-
-    @property
-    def hops(self) -> int:
-        """Number of hops that have a fanout."""
-        return len(self.fanouts)
 
     def check(self, partition: Partition) -> None:
         """Check the columns.

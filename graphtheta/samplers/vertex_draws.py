@@ -23,7 +23,7 @@ from graphtheta.engine.sampling.degrees import degrees_of
 from graphtheta.errors import ConfigError
 from graphtheta.ops.kernels.sampling import vertex_sample
 from graphtheta.ops.parallel.buffers import by_blocks
-from graphtheta.samplers.neighbour import check_fanouts
+from graphtheta.samplers.neighbour import Fanouts
 
 # arguments of the kernels: two keys, the two factors of the mix, and whether draws are mixed
 Draws = tuple[np.uint64, np.uint64, float, float, bool]
@@ -32,7 +32,7 @@ WORK = 4
 
 
 @dataclass(frozen=True)
-class VertexSampler:
+class VertexSampler(Fanouts):
     """Common options of samplers that draw a number for every source vertex.
 
     Attributes:
@@ -55,7 +55,6 @@ class VertexSampler:
             ``mega_batch``.
     """
 
-    fanouts: tuple[int, ...]
     seed: int = 0
     weight: str = ""
     normalise: bool = False
@@ -65,7 +64,7 @@ class VertexSampler:
     layer_dependency: bool = False
 
     def __post_init__(self) -> None:
-        check_fanouts(self.fanouts)
+        super().__post_init__()
         if self.kappa < 0:
             raise ConfigError(
                 f"kappa: got {self.kappa}, expected the number of steps over which draws change, 1"
@@ -76,11 +75,6 @@ class VertexSampler:
                 f"mega_batch: kappa is {self.kappa}, expected the number of batches of a"
                 " mega-batch, at least 2"
             )
-
-    @property
-    def hops(self) -> int:
-        """Number of hops that have a fanout."""
-        return len(self.fanouts)
 
     def prepare(self, partition: Partition, relation: StoredRelation, reverse: bool) -> None:
         """Compute the degrees of receiving rows for one pass.

@@ -25,7 +25,7 @@ from graphtheta.engine.sampling.normalised import normalised
 from graphtheta.engine.sampling.priority import ALL_BITS, Priority, Ranked, edge_ids
 from graphtheta.errors import ConfigError
 from graphtheta.ops.kernels.sampling import rate
-from graphtheta.samplers.neighbour import NeighbourSampler
+from graphtheta.samplers.neighbour import Fanouts, NeighbourSampler
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class RatePriority(Priority):
 
 
 @dataclass(frozen=True)
-class WeightedSampler:
+class WeightedSampler(Fanouts):
     """Keeps ``fanout`` in-edges of every receiving node, chosen in proportion to an edge column.
 
     Edges of weight 0 are never chosen and do not count as edges.
@@ -99,7 +99,6 @@ class WeightedSampler:
 
     name: ClassVar[str] = "weighted"
 
-    fanouts: tuple[int, ...]
     replace: bool = False
     seed: int = 0
     shared: bool = False
@@ -125,11 +124,6 @@ class WeightedSampler:
             shared=self.shared,
             priority=priority,
         )
-
-    @property
-    def hops(self) -> int:
-        """Number of hops that have a fanout."""
-        return len(self.fanouts)
 
     def check(self, partition: Partition) -> None:
         """Check the columns.

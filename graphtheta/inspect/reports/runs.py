@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any
@@ -54,10 +54,6 @@ class Comparison:
 
     runs: list[Line]
     others: dict[str, str]
-
-    def plain(self) -> dict[str, Any]:
-        """All of it as plain values."""
-        return asdict(self)
 
     def text(self) -> str:
         """Tables of the runs, and of other folders."""

@@ -137,7 +137,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
         with suppress(OSError):
             remove_folder(aside, NAMES)
         raise
-    check(final)
+    read_checkpoint(final)
     return final
 
 
@@ -193,15 +193,6 @@ def read_manifest(path: Path) -> Manifest:
             " folder"
         )
     return manifest
-
-
-def check(path: Path) -> Manifest:
-    """Read a checkpoint to verify it.
-
-    Raises:
-        FormatError: Anything is damaged; names file and field.
-    """
-    return read_checkpoint(path).manifest
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

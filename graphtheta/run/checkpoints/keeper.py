@@ -19,9 +19,9 @@ from graphtheta.run.checkpoints.checkpoint import (
     CHECKPOINTS,
     Checkpoint,
     Manifest,
-    check,
     newest_good,
     prune,
+    read_checkpoint,
     steps_in,
     sweep,
     write_checkpoint,
@@ -168,7 +168,7 @@ class Keeper:
 
 def _is_good(path: Path) -> bool:
     try:
-        check(path)
+        read_checkpoint(path)
     except FormatError:
         return False
     return True
