@@ -118,6 +118,12 @@ BAD = {
         ["datetime64", "astype('int64')"],
     ),
     "beyond 64 bits": ({"edge_columns": {"t": [2**70] * 4}}, DataError, ["object"]),
+    "some beyond 64 bits": ({"edge_columns": {"t": [1, 2**63 + 1, 2, 3]}}, DataError, ["object"]),
+    "some rows beyond 64 bits": (
+        {"node_columns": {"t": [[1], [2**63 + 1], [-1]]}},
+        DataError,
+        ["object"],
+    ),
     "unsigned": (
         {"edge_columns": {"t": np.array([1, 2, 2**63, 4], np.uint64)}},
         DataError,

@@ -11,6 +11,7 @@ from graphtheta.base.sparse import is_sparse
 from graphtheta.base.wording import shown
 from graphtheta.errors import DataError, ShapeError
 from graphtheta.graph.data.arrays import GraphArrays
+from graphtheta.graph.data.tensors import with_whole
 from graphtheta.graph.data.validation import is_column
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def column(items: Iterable[tuple[str, dict[str, Any]]], name: str | None) -> np.
             )
         values.append(data[name])
     try:
-        return np.array(values)
+        return np.array(with_whole(values))
     except ValueError as error:
         raise DataError(
             f"attribute {name!r} has values of different lengths; give every node or edge as many"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.arguments import is_whole
 from graphtheta.base.sparse import is_sparse
 
 
@@ -37,7 +38,26 @@ def without_tensors(value: Any) -> Any:
         return {key: without_tensors(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)) and len(value) == 2 and any(map(is_tensor, value)):
         return tuple(map(of_tensor, value))
-    return of_tensor(value) if is_tensor(value) else value
+    return of_tensor(value) if is_tensor(value) else with_whole(value)
+
+
+def with_whole(value: Any) -> Any:
+    """A list of integers that NumPy would make floats, because only some of them are beyond 64
+    bits, as an array of objects; all else as it is.
+    """
+    first = value
+    while isinstance(first, (list, tuple)) and len(first):
+        first = first[0]
+    if first is value or not is_whole(first) or hasattr(first, "dtype"):
+        return value
+    try:
+        if np.asarray(value).dtype.kind != "f":
+            return value
+    except ValueError:
+        # lists of different lengths
+        return value
+    cells = np.array(value, object)
+    return cells if all(map(is_whole, cells.flat)) else value
 
 
 def is_tensor(value: Any) -> bool:

@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from graphtheta.base.arguments import is_whole
 from graphtheta.base.npy import UNREADABLE
 from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import TypedRows
 from graphtheta.errors import ConfigError, DataError, FormatError, ShapeError
 from graphtheta.graph.data.arrays import GraphArrays
 from graphtheta.graph.data.interop import from_scipy, ids_of
-from graphtheta.graph.data.tensors import of_tensor
+from graphtheta.graph.data.tensors import of_tensor, with_whole
 from graphtheta.graph.data.validation import is_column
 from graphtheta.graph.datasets.reader_npz import read_npz
 from graphtheta.importing.tables.arrow import TEXT
@@ -303,11 +302,7 @@ def array_of(value: Any) -> np.ndarray:
     if np.ma.is_masked(value):
         value = value.tolist()
     try:
-        x = np.atleast_1d(np.ascontiguousarray(of_tensor(value)))
-        # NumPy makes floats of integers if only some are beyond 64 bits
-        if isinstance(value, (list, tuple)) and x.dtype.kind == "f":
-            cells = np.array(value, object)
-            x = cells if all(map(is_whole, cells.flat)) else x
+        x = np.atleast_1d(np.ascontiguousarray(of_tensor(with_whole(value))))
     except ValueError:
         # lists of different lengths
         x = in_cells(value)
