@@ -13,7 +13,7 @@ from graphtheta.errors import ConfigError
 from graphtheta.importing.ingest.options import Options
 from graphtheta.importing.tables.objects import Whole, whole_graph
 from graphtheta.importing.tables.ogb import is_ogb, ogb
-from graphtheta.importing.tables.opening import is_path, is_table, open_table, renamed, stem
+from graphtheta.importing.tables.opening import is_path, is_table, open_table, rename_columns, stem
 from graphtheta.importing.tables.source import Source
 
 WHOLE_FILES = (".npz", ".mtx")
@@ -126,7 +126,8 @@ def open_tables(
     tables = [opened("edges", edges)]
     if nodes is not None:
         tables.append(opened("nodes", nodes))
-    tables = renamed(tables, options.rename)
+    if options.rename:
+        rename_columns(tables, options.rename)
     return Tables(
         edges=tables[0],
         nodes=tables[1] if len(tables) > 1 else None,

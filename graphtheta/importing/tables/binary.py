@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from os import fsencode
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from graphtheta.importing.tables.arrow import (
 from graphtheta.importing.tables.faults import Faults
 from graphtheta.importing.tables.files import reading
 from graphtheta.importing.tables.formats import ARROW_STREAM
-from graphtheta.importing.tables.source import BLOCK, ROWS, Piece, Source, TableRows
+from graphtheta.importing.tables.source import BLOCK, ROWS, Piece, TableRows
 
 
 def types_of(schema: Any) -> dict[str, Any]:
@@ -113,6 +114,20 @@ class TypedSource:
     typed = True
     rank0 = False
     name: str
+    # new names of columns, by those that the table has
+    _renamed: Mapping[str, str] = MappingProxyType({})
+
+    def rename_columns(self, new: Mapping[str, str]) -> None:
+        """Give columns other names; see ``TextSource``."""
+        self._renamed = new
+
+    def types(self) -> dict[str, Any]:
+        """Names and types of the columns."""
+        return {self._renamed.get(name, name): kind for name, kind in self.own_types().items()}
+
+    def own_types(self) -> dict[str, Any]:
+        """The same under the names that the table has."""
+        raise NotImplementedError
 
     def with_line_breaks(self) -> None:
         """Nothing is read as text."""
@@ -123,10 +138,13 @@ class TypedSource:
         """Read a piece; see ``Source``."""
         first = True
         begin = piece.part[1]
-        for k, batch in enumerate(self.batches(piece, list(columns))):
+        old_names = {new: old for old, new in self._renamed.items()}
+        own = {old_names.get(name, name): kind for name, kind in columns.items()}
+        for k, batch in enumerate(self.batches(piece, list(own))):
             at = (piece.number, k)
             place = f"{piece.file}, row"
-            table, wrong = converted(batch, columns, piece.file)
+            table, wrong = converted(batch, own, piece.file)
+            table = table.rename_columns(list(columns))
             numbers = begin + 1 + np.arange(batch.num_rows)
             begin += batch.num_rows
             if wrong:
@@ -143,6 +161,10 @@ class TypedSource:
                     piece.weight if first else 0,
                 )
                 first = False
+
+    def pieces(self) -> list[Piece]:
+        """All pieces; see ``Source``."""
+        raise NotImplementedError
 
     def batches(self, piece: Piece, columns: list[str]) -> Iterator[pa.Table]:
         """The rows of a piece, some at a time; at least the columns asked for that exist."""
@@ -165,7 +187,7 @@ class TypedFiles(TypedSource):
 class ParquetSource(TypedFiles):
     """Parquet files; a piece is a row group."""
 
-    def types(self) -> dict[str, Any]:
+    def own_types(self) -> dict[str, Any]:
         """Names and types of the columns of the first file."""
         with reading(self._files[0]):
             return types_of(pq.read_schema(pa.OSFile(fsencode(self._files[0]))))
@@ -213,7 +235,7 @@ class FeatherSource(TypedFiles):
     the stream format.
     """
 
-    def types(self) -> dict[str, Any]:
+    def own_types(self) -> dict[str, Any]:
         """Names and types of the columns of the first file."""
         with reading(self._files[0]), pa.memory_map(fsencode(self._files[0])) as f:
             return types_of(
@@ -283,7 +305,7 @@ class MemorySource(TypedSource):
         self._table = table
         self._others = others
 
-    def types(self) -> dict[str, Any]:
+    def own_types(self) -> dict[str, Any]:
         """Names and types of the columns, nothing for those that are not used."""
         return {**types_of(self._table.schema), **dict.fromkeys(self._others, pa.null())}
 
@@ -298,40 +320,3 @@ class MemorySource(TypedSource):
     def batches(self, piece: Piece, columns: list[str]) -> Iterator[pa.Table]:
         """The rows of a range."""
         yield self._table.slice(piece.part[1], ROWS)
-
-
-class Renamed:
-    """A table with types and other names of columns.
-
-    Args:
-        source: The table.
-        new: New names, by the old ones.
-    """
-
-    def __init__(self, source: Source, new: Mapping[str, str]):
-        self.name = source.name
-        self.typed = source.typed
-        self.rank0 = source.rank0
-        self._source = source
-        self._new = new
-        self._old = {name: old for old, name in new.items()}
-
-    def types(self) -> dict[str, Any]:
-        """Names and types of the columns."""
-        return {self._new.get(name, name): kind for name, kind in self._source.types().items()}
-
-    def pieces(self) -> list[Piece]:
-        """Those of the table."""
-        return self._source.pieces()
-
-    def with_line_breaks(self) -> None:
-        """As of the table."""
-        self._source.with_line_breaks()
-
-    def read(
-        self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults
-    ) -> Iterator[TableRows]:
-        """Read a piece; see ``Source``."""
-        old = {self._old.get(name, name): kind for name, kind in columns.items()}
-        for rows in self._source.read(piece, old, mine, faults):
-            yield rows._replace(table=rows.table.rename_columns(list(columns)))

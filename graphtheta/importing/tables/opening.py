@@ -16,7 +16,7 @@ from graphtheta.importing.tables.binary import (
     FeatherSource,
     MemorySource,
     ParquetSource,
-    Renamed,
+    TypedSource,
 )
 from graphtheta.importing.tables.formats import (
     ARROW,
@@ -28,7 +28,6 @@ from graphtheta.importing.tables.formats import (
 )
 from graphtheta.importing.tables.objects import memory_source
 from graphtheta.importing.tables.query import is_stream, stream_source
-from graphtheta.importing.tables.source import Source
 from graphtheta.importing.tables.text import TextSource
 
 PARQUET_FILES = (".parquet", ".pq")
@@ -37,8 +36,8 @@ PACKED = (".gz", ".gzip", ".zst", ".zstd", ".bz2", ".lz4")
 TEXT = (".csv", ".tsv", ".tab", ".txt", ".edges", ".edgelist")
 
 
-def renamed(sources: Sequence[Source], rename: Mapping[str, str]) -> list[Source]:
-    """Tables with other names of columns.
+def rename_columns(sources: Sequence[TextSource | TypedSource], rename: Mapping[str, str]) -> None:
+    """Give columns of tables other names, before anything is read.
 
     Args:
         sources: The tables.
@@ -47,8 +46,6 @@ def renamed(sources: Sequence[Source], rename: Mapping[str, str]) -> list[Source
     Raises:
         ConfigError: No table has a column, or one has the new name already.
     """
-    if not rename:
-        return list(sources)
     every = {name: None for source in sources for name in source.types()}
     for old, new in rename.items():
         if old not in every:
@@ -56,27 +53,21 @@ def renamed(sources: Sequence[Source], rename: Mapping[str, str]) -> list[Source
                 f"--rename {old}={new}: no table has the column '{old}'{did_you_mean(old, every)};"
                 f" there are {', '.join(every)}"
             )
-    return [_renamed(source, rename) for source in sources]
-
-
-def _renamed(source: Source, rename: Mapping[str, str]) -> Source:
-    names = source.types()
-    own = {old: new for old, new in rename.items() if old in names}
-    for old, new in own.items():
-        if new in names and new not in own:
-            raise ConfigError(
-                f"{source.name}: --rename {old}={new}: there is a column '{new}' already; rename it"
-                f" as well, as in --rename {old}={new},{new}=old_{new}"
-            )
-    if isinstance(source, TextSource):
+    for source in sources:
+        names = source.types()
+        own = {old: new for old, new in rename.items() if old in names}
+        for old, new in own.items():
+            if new in names and new not in own:
+                raise ConfigError(
+                    f"{source.name}: --rename {old}={new}: there is a column '{new}' already;"
+                    f" rename it as well, as in --rename {old}={new},{new}=old_{new}"
+                )
         source.rename_columns(own)
-        return source
-    return Renamed(source, own)
 
 
 def open_table(
     what: str, table: Any, separator: str | None, header: bool, used: Collection[str]
-) -> Source:
+) -> TextSource | TypedSource:
     """One table.
 
     Args:

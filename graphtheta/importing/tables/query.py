@@ -156,7 +156,7 @@ class StreamSource(TypedSource):
         self._types: dict[str, Any] | None = None
         self._file: Any = None
 
-    def types(self) -> dict[str, Any]:
+    def own_types(self) -> dict[str, Any]:
         """Names and types of the columns."""
         if self._types is None:
             self._open = self._guarded(self._make)

@@ -443,8 +443,8 @@ class TextBlock:
             if pa.types.is_large_string(kind):
                 column = trimmed(table.column(name), self._spaces)
                 if name in self._pointed:
-                    column = self._whole(name, column)
-                elif name in trimmed_first:
+                    column = without_point(column)
+                if name in trimmed_first:
                     column = self._values(name, column)
                 table = table.set_column(i, name, column)
         return table
@@ -459,17 +459,6 @@ class TextBlock:
                 f" invalid value '{column[bad[0]]}'"
             )
         return values
-
-    def _whole(self, name: str, column: Any) -> Any:
-        """Integers that are written as floats."""
-        column = without_point(column)
-        bad = column.filter(pc.invert(pc.match_substring_regex(column, r"^-?\d{1,19}$|^$")))
-        if len(bad):
-            raise pa.ArrowInvalid(
-                f"CSV column #{self._head.names.index(name)}: CSV conversion error to int64:"
-                f" invalid value '{bad[0]}'"
-            )
-        return pc.if_else(pc.equal(column, ""), None, column).cast(pa.int64())
 
     def _careful(self, at: tuple[int, int], faults: Faults) -> pa.Table:
         """The rows that can be parsed: pyarrow finds those of another width, halving those with
