@@ -15,6 +15,7 @@ from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.strategy.task import EdgeTask, LinkTask, NodeTask, label_kind
 from graphtheta.engine.train.metrics import choose_metric
+from graphtheta.inference.outputs.predictions import in_order
 from graphtheta.ops import Parameter
 from graphtheta.tasks.evaluation.evaluate import EdgeEvaluator, LinkEvaluator, NodeEvaluator
 
@@ -60,7 +61,7 @@ def evaluate(graph, build, model):
         evaluator = build(build_partition(graph, comm, *placement, dtype=np.float64))
         return (
             evaluator.metrics(model),
-            evaluator.gathered(*evaluator.outputs(model)),
+            None if (rows := in_order(comm, evaluator.outputs(model), True)) is None else rows[1],
             choose_metric("auto", (evaluator.task.kind,)).name,
         )
 

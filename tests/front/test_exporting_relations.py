@@ -278,7 +278,7 @@ def test_layers_by_relation_without_a_counterpart_are_refused() -> None:
     layer = by_relation("sum")
     other = gt.per_relation(lambda _: GCN(D, 6), GRAPH.relations, GRAPH.node_types)
     for part, library, metadata, words in (
-        (layer, "dgl", METADATA, "no converter to dgl"),
+        (layer, "dgl", METADATA, "no counterpart in dgl, whose HeteroGraphConv has no converter"),
         (layer, "pyg", None, "HeteroConv of PyTorch Geometric has weights by names"),
         (
             by_relation("sum", types=False),

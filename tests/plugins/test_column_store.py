@@ -11,6 +11,7 @@ from plugins.column_store import Quantised, quantised
 
 import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.inference.outputs.predictions import in_order
 
 GRAPH = graphs.random_graph(40, 200, edge_y=None, edge_train=None, edge_val=None, edge_test=None)
 KEYS = dict(model="sage", epochs=3, dtype="float64", hidden=5, optimiser="sgd", backend="reference")
@@ -19,7 +20,8 @@ KEYS = dict(model="sage", epochs=3, dtype="float64", hidden=5, optimiser="sgd", 
 def predicted(trainer):
     with trainer.setup.scope():
         evaluator = trainer.setup.evaluator
-        return evaluator.gathered(*evaluator.outputs(trainer.model))
+        rows = in_order(trainer.comm, evaluator.outputs(trainer.model), True)
+        return None if rows is None else rows[1]
 
 
 def trained(comm, graph, keys):

@@ -61,18 +61,9 @@ def _sums(theirs: Any) -> None:
     Raises:
         ConfigError: It has another aggregator, or messages against the edges.
     """
-    _along_edges(theirs)
+    _plain(theirs, flow="source_to_target")
     if theirs.aggr not in ("add", "sum"):
         raise _refuse(theirs, f"aggr={theirs.aggr!r}")
-
-
-def _along_edges(theirs: Any) -> None:
-    """Refuse a layer of PyTorch Geometric whose messages go from destinations to sources.
-
-    Raises:
-        ConfigError: They do.
-    """
-    _plain(theirs, flow="source_to_target")
 
 
 def _with_loops(layer: Any, theirs: Any) -> Any:
@@ -104,8 +95,7 @@ def _gcn(theirs: Any) -> Module:
 
 
 def _sage(theirs: Any) -> Module:
-    _along_edges(theirs)
-    _plain(theirs, normalize=False, project=False, root_weight=True)
+    _plain(theirs, flow="source_to_target", normalize=False, project=False, root_weight=True)
     aggregator = {"mean": "mean", "max": "max", "add": "sum", "sum": "sum"}.get(str(theirs.aggr))
     if aggregator is None:
         raise _refuse(theirs, f"aggr={theirs.aggr!r}")
@@ -168,8 +158,7 @@ def _gatv2(theirs: Any) -> Module:
 
 def _gin(theirs: Any) -> Module:
     _sums(theirs)
-    trained = isinstance(theirs.eps, _parameter_type())
-    return GIN(_perceptron(theirs.nn), train_eps=trained)
+    return GIN(_perceptron(theirs.nn), train_eps=theirs.eps.requires_grad)
 
 
 def _gine(theirs: Any) -> Module:
@@ -177,8 +166,9 @@ def _gine(theirs: Any) -> Module:
     if theirs.lin is None:
         raise _refuse(theirs, "edge_dim=None")
     width, d_edge = theirs.lin.weight.shape
-    trained = isinstance(theirs.eps, _parameter_type())
-    return GINE(_perceptron(theirs.nn), width, d_edge, train_eps=trained, edge_bias=True)
+    return GINE(
+        _perceptron(theirs.nn), width, d_edge, train_eps=theirs.eps.requires_grad, edge_bias=True
+    )
 
 
 def _transformer(theirs: Any) -> Module:
@@ -219,7 +209,7 @@ def _gcnii(theirs: Any) -> Module:
 
 
 def _pna(theirs: Any) -> Module:
-    _along_edges(theirs)
+    _plain(theirs, flow="source_to_target")
     if theirs.divide_input and theirs.towers > 1:
         raise _refuse(theirs, "divide_input=True")
     if len(theirs.pre_nns[0]) > 1 or len(theirs.post_nns[0]) > 1:
@@ -303,8 +293,7 @@ def _dgl_gin(theirs: Any) -> Module:
     _plain(theirs, _aggregator_type="sum", activation=None)
     if theirs.apply_func is None:
         raise _refuse(theirs, "apply_func=None")
-    trained = isinstance(theirs.eps, _parameter_type())
-    return GIN(_perceptron(theirs.apply_func), train_eps=trained)
+    return GIN(_perceptron(theirs.apply_func), train_eps=theirs.eps.requires_grad)
 
 
 def _dgl_width(theirs: Any) -> int:
@@ -392,12 +381,6 @@ def _layer_norm(theirs: Any) -> Module:
 def _gru_cell(theirs: Any) -> Module:
     _plain(theirs, bias=True)
     return GRUCell(theirs.input_size, theirs.hidden_size)
-
-
-def _parameter_type() -> Any:
-    from torch.nn import Parameter
-
-    return Parameter
 
 
 # by the first part of the module that defines a class, and its name

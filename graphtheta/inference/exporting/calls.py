@@ -304,15 +304,8 @@ def _readout(layer: Readout | Set2Set, module: Any, h: Any, given: Given) -> Any
             )
         return module(given.graph, h)
     batch = given.ends.new_zeros(len(h)) if given.batch is None else given.batch
-    size = (
-        given.batch_size
-        if given.batch_size is not None
-        else 1
-        if given.batch is None
-        else int(batch.max()) + 1
-        if len(batch)
-        else 0
-    )
+    # the module finds the number of graphs in the numbers that are given
+    size = 1 if given.batch is None and given.batch_size is None else given.batch_size
     return module(h, batch, dim_size=size)
 
 

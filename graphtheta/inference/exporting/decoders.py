@@ -67,11 +67,6 @@ def score(layer: Module, module: Any, pairs: TensorPairs) -> Any:
 # ---- counterparts
 
 
-def dot(layer: DotDecoder, library: str) -> Counterpart:
-    """Without weights."""
-    return Counterpart("torch", "Identity", {}, {})
-
-
 def edge(layer: EdgeDecoder, mlp: Counterpart) -> Counterpart:
     """The perceptron, whose first map reads the values of source, destination and edge side by
     side.
@@ -215,25 +210,23 @@ def _transe(layer: TransE, module: Any, pairs: TensorPairs) -> Any:
 
 
 def _complex(layer: ComplEx, module: Any, pairs: TensorPairs) -> Any:
-    real, imaginary = _halves(module(pairs.codes(layer.real.shape[0])))
+    real, imaginary = module(pairs.codes(layer.real.shape[0])).chunk(2, -1)
     return (_beside(_turned(pairs, real, imaginary)) * pairs.dst).sum(-1)
 
 
 def _rotate(layer: RotatE, module: Any, pairs: TensorPairs) -> Any:
     phase = module(pairs.codes(layer.phase.shape[0]))
-    a, b = _halves(_beside(_turned(pairs, phase.cos(), phase.sin())) - pairs.dst)
+    off = _beside(_turned(pairs, phase.cos(), phase.sin())) - pairs.dst
+    a, b = off.chunk(2, -1)
     return layer.margin - _root(a**2 + b**2).sum(-1)
 
 
 def _turned(pairs: TensorPairs, real: Any, imaginary: Any) -> list[Any]:
-    """Real and imaginary part of the products of sources and relations."""
-    a, b = _halves(pairs.src)
+    """Real and imaginary part of the products of sources and relations; those of a row are side by
+    side.
+    """
+    a, b = pairs.src.chunk(2, -1)
     return [a * real - b * imaginary, a * imaginary + b * real]
-
-
-def _halves(x: Any) -> Any:
-    """Real and imaginary parts of a row."""
-    return x.chunk(2, -1)
 
 
 def _beside(parts: list[Any]) -> Any:

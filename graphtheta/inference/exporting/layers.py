@@ -16,14 +16,21 @@ from graphtheta.errors import ConfigError
 from graphtheta.inference.exporting.counterpart import (
     LIBRARIES,
     Counterpart,
-    State,
     array_of,
     filled,
     linear,
     refusal,
 )
-from graphtheta.inference.exporting.decoders import dot, edge, transe, vectors, with_nodes
-from graphtheta.inference.exporting.published import appnp, gatv2, gcnii, pna, transformer
+from graphtheta.inference.exporting.decoders import edge, transe, vectors, with_nodes
+from graphtheta.inference.exporting.published import (
+    appnp,
+    gat_conv,
+    gat_e,
+    gatv2,
+    gcnii,
+    pna,
+    transformer,
+)
 from graphtheta.inference.exporting.readouts import readout, set2set
 from graphtheta.inference.exporting.relational import (
     Metadata,
@@ -98,6 +105,11 @@ def counterpart(
         raise ConfigError(
             f"{type(layer).__name__} has no counterpart in {library}; layers with one are "
             f"{', '.join(kind.__name__ for kind in CONVERTERS)}"
+        )
+    if library != "pyg" and type(layer) in ONLY_PYG:
+        raise ConfigError(
+            f"{type(layer).__name__} has no counterpart in {library}, {ONLY_PYG[type(layer)]};"
+            " choose pyg"
         )
     for part in layer.modules():
         if isinstance(part, Layer) and part.direction != "in":
@@ -188,11 +200,6 @@ def _gin(layer: GIN, library: str) -> Counterpart:
 
 
 def _gine(layer: GINE, library: str) -> Counterpart:
-    if library != "pyg":
-        raise ConfigError(
-            f"GINE has no counterpart in {library}, whose GINEConv does not project edge"
-            " attributes; choose pyg"
-        )
     inner = counterpart(layer.mlp, library)
     trained = isinstance(layer.eps, Parameter)
     eps = np.asarray(
@@ -216,52 +223,19 @@ def _gine(layer: GINE, library: str) -> Counterpart:
     )
 
 
-def _attention(layer: GAT | GATE, library: str) -> tuple[State, State]:
-    """Weights of an attention layer and those of its edge term, by names of the library."""
-    heads = layer.att_src.shape[0]
-    pyg = library == "pyg"
-    names = (
-        ("lin.", "att_src", "att_dst", "lin_edge.", "att_edge")
-        if pyg
-        else ("fc.", "attn_l", "attn_r", "fc_edge.", "attn_edge")
-    )
-    state = linear(names[0], layer.weight)
-    state |= {
-        name: array_of(p)[None]
-        for name, p in ((names[1], layer.att_src), (names[2], layer.att_dst))
-    }
-    if layer.bias is not None:
-        # DGL adds it before heads are averaged
-        again = heads if not pyg and not layer.concat else 1
-        state["bias"] = np.tile(array_of(layer.bias), again)
-    edge = (
-        {}
-        if isinstance(layer, GAT)
-        else linear(names[3], layer.weight_edge) | {names[4]: array_of(layer.att_edge)[None]}
-    )
-    return state, edge
-
-
 def _gat(layer: GAT, library: str) -> Counterpart:
     if layer.weight_dst is not None:
         raise refusal(layer, "separate=True", library)
-    heads, width = layer.att_src.shape
-    state, _ = _attention(layer, library)
-    d_in = layer.weight.shape[0]
-    options: dict[str, Any]
     if library == "pyg":
-        options = {
-            "in_channels": d_in,
-            "out_channels": width,
-            "heads": heads,
-            "concat": layer.concat,
-            "negative_slope": layer.slope,
-            "add_self_loops": False,
-            "bias": layer.bias is not None,
-        }
-        return Counterpart(library, "GATConv", options, state)
+        return gat_conv(layer, {})
+    heads, width = layer.att_src.shape
+    state = linear("fc.", layer.weight)
+    state |= {"attn_l": array_of(layer.att_src)[None], "attn_r": array_of(layer.att_dst)[None]}
+    if layer.bias is not None:
+        # DGL adds it before heads are averaged
+        state["bias"] = np.tile(array_of(layer.bias), 1 if layer.concat else heads)
     options = {
-        "in_feats": d_in,
+        "in_feats": layer.weight.shape[0],
         "out_feats": width,
         "num_heads": heads,
         "negative_slope": layer.slope,
@@ -269,33 +243,6 @@ def _gat(layer: GAT, library: str) -> Counterpart:
         "bias": layer.bias is not None,
     }
     return Counterpart(library, "GATConv", options, state)
-
-
-def _gat_e(layer: GATE, library: str) -> Counterpart:
-    if library != "pyg":
-        raise ConfigError(
-            f"GATE has no counterpart in {library}, whose EdgeGATConv also adds edge attributes to"
-            " messages; choose pyg"
-        )
-    heads, width = layer.att_src.shape
-    state, edge = _attention(layer, library)
-    options = {
-        "in_channels": layer.weight.shape[0],
-        "out_channels": width,
-        "heads": heads,
-        "concat": layer.concat,
-        "negative_slope": layer.slope,
-        "add_self_loops": False,
-        "bias": layer.bias is not None,
-        "edge_dim": layer.weight_edge.shape[0],
-        "residual": layer.root is not None,
-    }
-    return Counterpart(
-        library,
-        "GATConv",
-        options,
-        state | edge | ({} if layer.root is None else linear("res.", layer.root)),
-    )
 
 
 def _mlp(layer: MLP, library: str) -> Counterpart:
@@ -336,17 +283,27 @@ def _layer_norm(layer: LayerNorm, library: str) -> Counterpart:
     return Counterpart("torch", "LayerNorm", {"normalized_shape": layer.gamma.shape[0]}, state)
 
 
-def _per_relation(layer: PerRelation, library: str, metadata: Metadata | None) -> Counterpart:
-    return per_relation(layer, library, metadata, lambda part: counterpart(part, library))
-
-
+# layers without a counterpart in DGL, and why
+ONLY_PYG: dict[type, str] = {
+    GINE: "whose GINEConv does not project edge attributes",
+    GATE: "whose EdgeGATConv also adds edge attributes to messages",
+    GATv2: "whose GATv2Conv adds no bias to the sum and reads no attributes",
+    Transformer: "which has no such layer",
+    APPNP: "whose APPNPConv divides by out-degrees of sources",
+    GCNII: "whose GCN2Conv divides by out-degrees of sources",
+    PNA: "whose PNAConv scales and drops otherwise",
+    RGAT: "which has no attention with a matrix for each relation",
+    SimpleHGN: "whose EdgeGATConv also adds edge attributes to messages",
+    HGT: "whose HGTConv has no gelu and no biases",
+    PerRelation: "whose HeteroGraphConv has no converter",
+}
 CONVERTERS: dict[type, Callable[..., Counterpart]] = {
     GCN: _gcn,
     SAGE: _sage,
     GIN: _gin,
     GINE: _gine,
     GAT: _gat,
-    GATE: _gat_e,
+    GATE: gat_e,
     GATv2: gatv2,
     Transformer: transformer,
     APPNP: appnp,
@@ -356,7 +313,9 @@ CONVERTERS: dict[type, Callable[..., Counterpart]] = {
     RGAT: rgat,
     SimpleHGN: simple_hgn,
     HGT: hgt,
-    PerRelation: _per_relation,
+    PerRelation: lambda layer, library, metadata: per_relation(
+        layer, metadata, lambda part: counterpart(part, library)
+    ),
     MLP: _mlp,
     NodeHead: _mlp,
     Dense: lambda layer, library: _mlp(layer.mlp, library),
@@ -364,7 +323,7 @@ CONVERTERS: dict[type, Callable[..., Counterpart]] = {
     LayerNorm: _layer_norm,
     Readout: readout,
     Set2Set: set2set,
-    DotDecoder: dot,
+    DotDecoder: lambda layer, library: Counterpart("torch", "Identity", {}, {}),
     HadamardDecoder: lambda layer, library: _mlp(layer.mlp, library),
     EdgeDecoder: lambda layer, library: edge(layer, _mlp(layer.mlp, library)),
     DistMult: lambda layer, library: vectors(layer.relation),

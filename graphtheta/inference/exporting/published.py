@@ -1,4 +1,6 @@
-"""Counterparts in PyTorch Geometric of GATv2, graph transformer, APPNP, GCNII and PNA."""
+"""Counterparts in PyTorch Geometric of GAT with edge attributes, GATv2, graph transformer, APPNP,
+GCNII and PNA.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.engine.layer.module import Module
-from graphtheta.errors import ConfigError
 from graphtheta.inference.exporting.counterpart import (
     Counterpart,
     State,
@@ -18,6 +18,7 @@ from graphtheta.inference.exporting.counterpart import (
     refusal,
 )
 from graphtheta.models.appnp import APPNP
+from graphtheta.models.gat_e import GATE
 from graphtheta.models.gatv2 import GATv2
 from graphtheta.models.gcnii import GCNII
 from graphtheta.models.pna import PNA
@@ -25,17 +26,43 @@ from graphtheta.models.transformer import Transformer
 from graphtheta.ops.autodiff.tape import Parameter
 
 
-def _only_pyg(layer: Module, library: str, why: str) -> None:
-    """Refuse another library than PyTorch Geometric."""
-    if library != "pyg":
-        raise ConfigError(
-            f"{type(layer).__name__} has no counterpart in {library}, {why}; choose pyg"
-        )
+def gat_conv(layer: Any, of_edges: State, **more: Any) -> Counterpart:
+    """``GATConv``.
+
+    Args:
+        layer: An attention layer with one matrix and two vectors for each head.
+        of_edges: Weights of the attributes of edges, by name.
+        more: Further arguments of the constructor.
+    """
+    heads, width = layer.att_src.shape
+    state = linear("lin.", layer.weight) | of_edges
+    state |= {"att_src": array_of(layer.att_src)[None], "att_dst": array_of(layer.att_dst)[None]}
+    if layer.bias is not None:
+        state["bias"] = array_of(layer.bias)
+    options = {
+        "in_channels": layer.weight.shape[0],
+        "out_channels": width,
+        "heads": heads,
+        "concat": layer.concat,
+        "negative_slope": layer.slope,
+        "add_self_loops": False,
+        "bias": layer.bias is not None,
+    }
+    return Counterpart("pyg", "GATConv", options | more, state)
+
+
+def gat_e(layer: GATE, library: str) -> Counterpart:
+    """``GATConv`` with ``edge_dim``."""
+    of_edges = linear("lin_edge.", layer.weight_edge)
+    of_edges |= {"att_edge": array_of(layer.att_edge)[None]}
+    of_edges |= {} if layer.root is None else linear("res.", layer.root)
+    return gat_conv(
+        layer, of_edges, edge_dim=layer.weight_edge.shape[0], residual=layer.root is not None
+    )
 
 
 def gatv2(layer: GATv2, library: str) -> Counterpart:
     """``GATv2Conv``."""
-    _only_pyg(layer, library, "whose GATv2Conv adds no bias to the sum and reads no attributes")
     d_in, heads, width = layer.weight.shape
     biased = layer.bias is not None or layer.bias_src is not None
     state = {"att": array_of(layer.att)[None]}
@@ -71,7 +98,6 @@ def gatv2(layer: GATv2, library: str) -> Counterpart:
 
 def transformer(layer: Transformer, library: str) -> Counterpart:
     """``TransformerConv``."""
-    _only_pyg(layer, library, "which has no such layer")
     d_in, heads, width = layer.query.shape
     biased = layer.query_bias is not None or layer.value_bias is not None
     state = filled("lin_query.", layer.query, layer.query_bias, biased)
@@ -101,7 +127,6 @@ def transformer(layer: Transformer, library: str) -> Counterpart:
 
 def appnp(layer: APPNP, library: str) -> Counterpart:
     """``APPNP``, with normalised edge weights."""
-    _only_pyg(layer, library, "whose APPNPConv divides by out-degrees of sources")
     options = {
         "K": layer.steps,
         "alpha": layer.step.alpha,
@@ -113,7 +138,6 @@ def appnp(layer: APPNP, library: str) -> Counterpart:
 
 def gcnii(layer: GCNII, library: str) -> Counterpart:
     """``GCN2Conv``, with normalised edge weights."""
-    _only_pyg(layer, library, "whose GCN2Conv divides by out-degrees of sources")
     state = {"weight1": array_of(layer.weight)}
     if layer.weight_start is not None:
         state["weight2"] = array_of(layer.weight_start)
@@ -132,7 +156,6 @@ def gcnii(layer: GCNII, library: str) -> Counterpart:
 
 def pna(layer: PNA, library: str) -> Counterpart:
     """``PNAConv``."""
-    _only_pyg(layer, library, "whose PNAConv scales and drops otherwise")
     d_in, towers, width = layer.root.shape
     dtype = array_of(layer.mix).dtype
     state: State = {

@@ -13,6 +13,7 @@ import numpy as np
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.errors import ConfigError
 from graphtheta.inference.exporting.counterpart import Counterpart, State, array_of, linear, refusal
+from graphtheta.inference.exporting.published import gat_conv
 from graphtheta.models.gat import GAT
 from graphtheta.models.gat_e import GATE
 from graphtheta.models.gin import GIN
@@ -86,11 +87,6 @@ def rgcn(layer: RGCN, library: str) -> Counterpart:
 
 def rgat(layer: RGAT, library: str) -> Counterpart:
     """``RGATConv`` of PyTorch Geometric."""
-    if library != "pyg":
-        raise ConfigError(
-            f"RGAT has no counterpart in {library}, which has no attention with a matrix for each"
-            " relation; choose pyg"
-        )
     d_in, count, heads, width = layer.weight.shape
     weight = array_of(layer.weight).transpose(1, 0, 2, 3).reshape(count, d_in, -1)
     options = {
@@ -144,11 +140,6 @@ def simple_hgn(layer: SimpleHGN, library: str) -> Counterpart:
     The term of a relation in the score of a head is one number, t_r . W_edge a_edge. It is stored
     in the first of the columns that the layer has for each head.
     """
-    if library != "pyg":
-        raise ConfigError(
-            f"SimpleHGN has no counterpart in {library}, whose EdgeGATConv also adds edge"
-            " attributes to messages; choose pyg"
-        )
     if layer.beta:
         raise refusal(
             layer, f"beta={layer.beta}, which reads attention weights of an earlier layer,", library
@@ -162,38 +153,13 @@ def simple_hgn(layer: SimpleHGN, library: str) -> Counterpart:
     first = np.zeros((1, heads, width), term.dtype)
     columns[:, 0] = term.T
     first[..., 0] = 1
-    options = {
-        "in_channels": layer.weight.shape[0],
-        "out_channels": width,
-        "heads": heads,
-        "concat": layer.concat,
-        "negative_slope": layer.slope,
-        "add_self_loops": False,
-        "bias": layer.bias is not None,
-        "edge_dim": relations,
-        "residual": layer.root is not None,
-    }
-    state = linear("lin.", layer.weight) | {
-        "lin_edge.weight": columns.reshape(-1, relations),
-        "att_edge": first,
-    }
-    state |= {"att_src": array_of(layer.att_src)[None], "att_dst": array_of(layer.att_dst)[None]}
-    state |= {} if layer.root is None else linear("res.", layer.root)
-    return Counterpart(
-        library,
-        "GATConv",
-        options,
-        state if layer.bias is None else state | {"bias": array_of(layer.bias)},
-    )
+    of_edges: State = {"lin_edge.weight": columns.reshape(-1, relations), "att_edge": first}
+    of_edges |= {} if layer.root is None else linear("res.", layer.root)
+    return gat_conv(layer, of_edges, edge_dim=relations, residual=layer.root is not None)
 
 
 def hgt(layer: HGT, library: str, metadata: Metadata | None) -> Counterpart:
     """``HGTConv`` of PyTorch Geometric, whose weights have the names of types and relations."""
-    if library != "pyg":
-        raise ConfigError(
-            f"HGT has no counterpart in {library}, whose HGTConv has no gelu and no biases;"
-            " choose pyg"
-        )
     types, relations = _named(
         "HGT", "HGTConv", (layer.weight.shape[0], layer.prior.shape[0]), metadata
     )
@@ -243,26 +209,17 @@ def _by_head(p: Any, silent: int) -> np.ndarray:
 
 
 def per_relation(
-    layer: PerRelation,
-    library: str,
-    metadata: Metadata | None,
-    convert: Callable[[Layer], Counterpart],
+    layer: PerRelation, metadata: Metadata | None, convert: Callable[[Layer], Counterpart]
 ) -> Counterpart:
     """``HeteroConv`` of PyTorch Geometric.
 
     Args:
         layer: Layers by relation.
-        library: "pyg".
         metadata: Names of types and relations.
         convert: Gives the counterpart of one of the layers.
     """
-    if library != "pyg":
-        raise ConfigError(
-            f"PerRelation has no converter to {library}; choose pyg, or export its layers one"
-            " by one"
-        )
     if layer.combine == "attention":
-        raise refusal(layer, "combine='attention'", library)
+        raise refusal(layer, "combine='attention'", "pyg")
     n_types = None if layer.applies is None else layer.applies.shape[1]
     types, relations = _named("PerRelation", "HeteroConv", (n_types, layer.relations), metadata)
     own = {relations[code]: part for code, part in layer.layers.items()}
@@ -287,7 +244,7 @@ def per_relation(
         for name, conv in convs.items()
         for key, x in conv.state.items()
     }
-    return Counterpart(library, "HeteroConv", {"convs": convs, "aggr": layer.combine}, state)
+    return Counterpart("pyg", "HeteroConv", {"convs": convs, "aggr": layer.combine}, state)
 
 
 def _named(

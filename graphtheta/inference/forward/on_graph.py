@@ -29,7 +29,6 @@ from graphtheta.inference.outputs.parts import PartFolder
 from graphtheta.inference.outputs.predictions import (
     TARGETS,
     Choice,
-    check_finite,
     choice_of,
     embedding_rows,
     is_all,
@@ -354,13 +353,9 @@ class ModelOnGraph(HintsAtNames):
 
         Collective: all ranks.
         """
-        values = self._embedded(layer)
-        check_finite(self.comm, self.partition.masters, values, "embedding")
-        out = self.setup.evaluator.gathered(self.partition.masters, values)
+        rows = self.embeddings(layer=layer)
         with self.comm.agreed():
-            if out is None:
-                return None
-            return of_nodes(self.setup.info.ids(np.arange(len(out))), out, nodes)
+            return None if rows is None else of_nodes(rows.ids, rows.values, nodes)
 
     @checked
     def write_embeddings(

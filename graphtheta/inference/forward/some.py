@@ -12,7 +12,7 @@ from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.errors import ConfigError
 from graphtheta.inference.forward.embedding import of_nodes
 from graphtheta.inference.forward.layerwise import refused
-from graphtheta.inference.outputs.predictions import check_finite
+from graphtheta.inference.outputs.predictions import check_finite, in_order
 from graphtheta.ops.autodiff.tape import Tape
 from graphtheta.tasks.evaluation.evaluate import Evaluator, NodeEvaluator
 from graphtheta.tasks.kinds.kind import GraphInfo
@@ -50,6 +50,7 @@ def predicted(
     view = k_hop_view(p, targets, evaluator.layers)
     with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=refused):
         out = model(view).value
-    check_finite(p.halo_comm, p.masters[targets], out, "prediction")
-    values = evaluator.gathered(np.searchsorted(wanted, p.masters[targets]), out)
-    return None if values is None else (ids, values[position])
+    numbers = p.masters[targets]
+    check_finite(p.halo_comm, numbers, out, "prediction")
+    ordered = in_order(p.halo_comm, [numbers, out], True)
+    return None if ordered is None else (ids, ordered[1][position])

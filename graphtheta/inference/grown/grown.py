@@ -146,7 +146,8 @@ class Grown:
             only appended.
 
     Attributes:
-        appended: Original ids of the nodes of this worker that the earlier graph did not have.
+        new: Masters that the earlier graph did not have, [n_masters] bool.
+        appended: Their original ids.
         work: What the last call computed.
 
     Raises:
@@ -181,13 +182,12 @@ class Grown:
             self._kept = earlier
             self._given = changes.values
             self._changed = changed_rows(p, layers, changes)
-        new = ~earlier.known
+        self.new = ~earlier.known
         any_change = changes.values | np.logical_or.reduce(list(changes.edges.values()))
-        total = model.comm.all_sum(np.array([new.sum(), any_change.sum()]))
+        total = model.comm.all_sum(np.array([self.new.sum(), any_change.sum()]))
         self._counts = int(total[0]), int(total[1])
-        self._new = new
         self._seconds = perf_counter() - began
-        self.appended = np.asarray(model.setup.info.ids(p.masters[new]))
+        self.appended = np.asarray(model.setup.info.ids(p.masters[self.new]))
 
     def predict(
         self, nodes: Any = None, *, appended: bool = False
@@ -208,7 +208,7 @@ class Grown:
         every = every or (nodes is not None and self._on.setup.info.whole is None)
         wanted = self._wanted(nodes, appended, predicted=True)
         rows = self._predictions(wanted, True, Choice(every, own=False))
-        return self._in_order(rows, nodes)
+        return None if rows is None else of_nodes(rows.ids, rows.values, nodes)
 
     def embed(
         self, nodes: Any = None, layer: Any = -1, *, appended: bool = False
@@ -217,7 +217,8 @@ class Grown:
         ``layer`` as of ``Trainer.embed``.
         """
         nodes = self._asked(nodes)
-        return self._in_order(self.embeddings(self._wanted(nodes, appended), layer), nodes)
+        rows = self.embeddings(self._wanted(nodes, appended), layer)
+        return None if rows is None else of_nodes(rows.ids, rows.values, nodes)
 
     def predictions(
         self,
@@ -265,11 +266,6 @@ class Grown:
         on = self._on
         rows, out = self._computed(wanted, superstep_of(on.model, on.probe, layer))
         return embedding_rows(rows=rows, out=out, comm=on.comm, info=on.setup.info, whole=whole)
-
-    @property
-    def new(self) -> np.ndarray:
-        """Masters that the earlier graph did not have, [n_masters] bool."""
-        return self._new
 
     @np.errstate(**QUIET)
     def keep_layers(self, folder: str | Path) -> None:
@@ -439,16 +435,11 @@ class Grown:
             predicted: Whether ids are those of predictions.
         """
         if nodes is None:
-            return self._new if appended else None
+            return self.new if appended else None
         with self._on.comm.agreed():
             reported, ids = self._ids(predicted)
             numbers = of_nodes(ids, reported, nodes)[1]
         return np.isin(self._on.partition.masters, numbers)
-
-    def _in_order(
-        self, found: OutputRows | None, nodes: Any
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        return None if found is None else of_nodes(found.ids, found.values, nodes)
 
 
 @np.errstate(**QUIET)
@@ -487,7 +478,10 @@ def keep_layers(model: ModelOnGraph, folder: str | Path) -> None:
             np.asarray(passes.outputs(whole_view(p, model.probe.layers)).value),
             ranks_of(model),
         )
-        _drop_edge_values(passes, files)
+        # their order depends on the workers; they are computed again where they are needed
+        for i, output in enumerate(passes.made):
+            for name in output.edges:
+                files.remove(edge_name(i, name))
 
 
 @contextmanager
@@ -506,15 +500,6 @@ def _writing(model: ModelOnGraph, folder: str | Path) -> Iterator[LayerFiles]:
         for name, values in arrays.items():
             files.add(name, values, ranks)
         yield files
-
-
-def _drop_edge_values(passes: LayerWise, files: LayerFiles) -> None:
-    """Remove edge values, whose order depends on the workers; they are computed again where they
-    are needed.
-    """
-    for i, output in enumerate(passes.made):
-        for name in output.edges:
-            files.remove(edge_name(i, name))
 
 
 def whole_work(partition: Partition, layers: list[Hop]) -> tuple[int, int]:

@@ -242,20 +242,6 @@ class Evaluator(ABC):
             )
         return metrics
 
-    def gathered(self, ids: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
-        """Rows of all workers in the order of their ids 0 to n - 1, on rank 0; None elsewhere.
-
-        Collective: all ranks of job_comm.
-        """
-        order = self.job_comm.gather_rows(ids)
-        parts = self.job_comm.gather_rows(rows)
-        if order is None or parts is None:
-            return None
-        unordered = np.concatenate(parts)
-        ordered = np.empty_like(unordered)
-        ordered[np.concatenate(order)] = unordered
-        return ordered
-
 
 class RowEvaluator(Evaluator):
     """Evaluator of rows with one label each, all of one view; a split is a mask.

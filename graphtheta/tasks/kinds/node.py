@@ -91,7 +91,8 @@ class NodeKind(TaskKind):
             )
         positive = self._positive
         if positive is None:
-            positive = self._rarer(partition, task)
+            assert isinstance(task, NodeTask)
+            positive = rarer_class(task, partition) if "binary" in self.measured else 1
         self._find_target_types(partition)
         sampler = timed_sampler(self.job)
         if sampler is None:
@@ -126,10 +127,6 @@ class NodeKind(TaskKind):
         here = np.bincount(self._type_of[labelled], minlength=most + 1)
         counts = partition.job_comm.all_sum(here)
         self.target_types = tuple(np.flatnonzero(counts).tolist())
-
-    def _rarer(self, partition: Partition, task: Task) -> int:
-        assert isinstance(task, NodeTask)
-        return rarer_class(task, partition) if "binary" in self.measured else 1
 
     def warning(self, graph: Graph) -> str:
         """A text if the values to predict are a few whole numbers from 0 on, which may be classes

@@ -27,6 +27,7 @@ from graphtheta.inference.forward.on_graph import ModelOnGraph
 from graphtheta.inference.forward.reads import columns_read
 from graphtheta.inference.grown.inference import Inference
 from graphtheta.inference.grown.trained import Trained
+from graphtheta.inference.outputs.predictions import in_order
 from graphtheta.ops.edge.backend.fused import backend_scope, fallbacks
 from graphtheta.ops.functions.losses.weighting import Weighting
 from graphtheta.ops.functions.metrics.scores import GOALS
@@ -238,7 +239,9 @@ class Session(ModelOnGraph):
                 "the model learns no node features, and those of the graph are graph.x; give"
                 " --embedding to learn some"
             )
-        return self.setup.evaluator.gathered(self.partition.masters, self.partition.node.read("x"))
+        rows = [self.partition.masters, self.partition.node.read("x")]
+        ordered = in_order(self.comm, rows, True)
+        return None if ordered is None else ordered[1]
 
     @np.errstate(**QUIET)
     def trained(self) -> Trained:
