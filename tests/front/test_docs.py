@@ -152,6 +152,26 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
                 del sys.modules[name]
 
 
+def trainings() -> list[str]:
+    """The trainings on generated graphs, which need no file, no run and not many processors."""
+    files = re.compile(r"\.(py|store)\b|--(preset|resume|seeds|stage-threads|dataset (?!sbm))")
+    return [
+        command
+        for command in commands()
+        if re.match("train", command) and not files.search(command)
+    ]
+
+
+@pytest.mark.second
+@pytest.mark.reference
+@pytest.mark.parametrize("command", trainings())
+def test_trainings_run(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For an epoch on one worker: whether keys fit the graph is only seen when it is there."""
+    monkeypatch.chdir(tmp_path)
+    # the last one of a flag that is given twice counts
+    assert main([*shlex.split(command), "--epochs", "1"]) == 0
+
+
 @pytest.mark.parametrize("command", commands())
 def test_commands_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The words are read and make a job; nothing is run."""
