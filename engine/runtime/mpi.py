@@ -211,7 +211,7 @@ class MpiComm(Comm):
         )
 
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
-        for piece in _pieces(x):
+        for _, piece in _in_turns([(root, x)]):
             self._collect(methodcaller("Ibcast", [piece, MPI.BYTE], root), piece.nbytes)
 
     def _post(
@@ -487,11 +487,6 @@ class MpiComm(Comm):
 
 def _raw(x: np.ndarray) -> np.ndarray:
     return x.reshape(-1).view(np.uint8)
-
-
-def _pieces(x: np.ndarray) -> list[np.ndarray]:
-    raw = _raw(x)
-    return [raw[begin : begin + PIECE] for begin in range(0, raw.nbytes, PIECE)]
 
 
 def _in_turns(sends: list[Send]) -> Iterator[tuple[int, np.ndarray]]:
