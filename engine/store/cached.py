@@ -141,7 +141,8 @@ class RowCache:
 
     def store(self, keys: np.ndarray, rows: Mapping[str, Any]) -> None:
         """Count rows that ``look_up`` did not find, and offer them; arguments as for ``offer``."""
-        self.counts.misses += len(keys)
+        with self._lock:
+            self.counts.misses += len(keys)
         self.offer(keys, rows)
 
     def offer(self, keys: np.ndarray, rows: Mapping[str, Any]) -> None:

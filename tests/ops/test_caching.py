@@ -10,7 +10,7 @@ from caching_model import Plain, PlainClock, PlainLfu, PlainLru, PlainS3, most_h
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphtheta.engine.store.cached import CachePolicy, RowCache
+from graphtheta.engine.store.cached import CacheCounts, CachePolicy, RowCache
 from graphtheta.engine.store.memory import MemoryColumn
 from graphtheta.engine.store.slots import Slots
 from graphtheta.train.reuse.caching.registry import CACHE_POLICIES
@@ -74,6 +74,25 @@ def test_a_row_that_two_reads_miss_is_stored_once() -> None:
     for _ in range(2):
         cache.store(keys, {"x": VALUES[keys]})
     np.testing.assert_array_equal(cache.look_up(keys).rows["x"], VALUES[keys])
+
+
+def test_one_thread_at_a_time_counts() -> None:
+    """Views in flight share a cache, and would lose what they count at the same time."""
+
+    class Counts(CacheCounts):
+        def __setattr__(self, name: str, value: int) -> None:
+            assert cache is None or cache._lock.locked()
+            super().__setattr__(name, value)
+
+    cache = None
+    counts = Counts()
+    cache = RowCache(0, None, Slots(0, {"x": MemoryColumn(VALUES)}))
+    cache.counts = counts
+    keys = np.array([3, 5])
+    cache.look_up(keys)
+    cache.store(keys, {"x": VALUES[keys]})
+    cache.find(keys)
+    assert (counts.hits, counts.misses) == (0, 4)
 
 
 @pytest.mark.one_in(3)
