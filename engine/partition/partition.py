@@ -36,7 +36,7 @@ from .division import divide
 from .edge_source import EdgeSource
 from .exchange import NOTHING, MovePlan, plan_requests
 from .partitioner import DEFAULT_PLACEMENT, assign
-from .relation import EDGE, RELATION, EdgeBlock, Served, StoredRelation
+from .relation import EDGE, RELATION, Served, StoredRelation
 from .rows import MakeDirectory, PartRows, whole_rows
 from .sliced import sliced_rows
 from .table import occurrences_of
@@ -199,22 +199,8 @@ class Partition:
 def empty_partition(partition: Partition) -> Partition:
     """A partition of the empty graph on one rank, with the same columns."""
     none = np.zeros(0, np.int64)
-    ptr = np.zeros(1, np.int64)
-    blocks = [
-        EdgeBlock(
-            src_kind=number & 1,
-            dst_kind=number >> 1,
-            start=0,
-            in_indptr=ptr,
-            in_src=none,
-            out_indptr=ptr,
-            out_dst=none,
-            out_edge=none,
-        )
-        for number in range(4)
-    ]
     edges = StoredRelation(
-        EDGE, none, True, n_edges=0, blocks=blocks, sources=NO_MIRRORS, destinations=NO_MIRRORS
+        EDGE, none, True, n_edges=0, blocks=[], sources=NO_MIRRORS, destinations=NO_MIRRORS
     )
     comm = SerialComm()
     return Partition(
