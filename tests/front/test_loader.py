@@ -202,6 +202,8 @@ def test_steps_of_independent_workers_are_resumed_by_as_many():
     run_simulated(1, program, {**state, "step": 0})
     with pytest.raises(ConfigError, match=r"state is that of 2 workers.*set_epoch\(1\)"):
         run_simulated(1, program, state)
+    with pytest.raises(ConfigError, match="the state has no step and no workers; give what"):
+        run_simulated(1, program, {"epoch": 1})
 
 
 def test_batches_are_shown_by_their_sizes():

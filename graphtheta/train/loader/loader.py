@@ -301,8 +301,14 @@ class Loader:
         number of workers may be another one in mode "cooperative".
 
         Raises:
-            ConfigError: A step of mode "independent" is one of another number of workers.
+            ConfigError: It is no such result, or a step of mode "independent" of another number of
+                workers.
         """
+        if missing := sorted({"epoch", "step", "workers"} - set(state)):
+            raise ConfigError(
+                f"load_state_dict: the state has no {' and no '.join(missing)}; give what state_dict"
+                " of a loader returned"
+            )
         workers = int(state["workers"])
         if self._mode == "independent" and state["step"] and workers != self.comm.size:
             raise ConfigError(
