@@ -306,8 +306,8 @@ class Loader:
         """
         if missing := sorted({"epoch", "step", "workers"} - set(state)):
             raise ConfigError(
-                f"load_state_dict: the state has no {' and no '.join(missing)}; give what state_dict"
-                " of a loader returned"
+                f"load_state_dict: the state has no {' and no '.join(missing)}; give what"
+                " state_dict of a loader returned"
             )
         workers = int(state["workers"])
         if self._mode == "independent" and state["step"] and workers != self.comm.size:
