@@ -154,14 +154,7 @@ def _mapped(
     at: str, stream: Any, shape: tuple[int, ...], dtype: np.dtype, begin: int
 ) -> np.ndarray:
     """The array that begins at a byte of an open file."""
-    declared = math.prod(shape) * dtype.itemsize
-    held = os.fstat(stream.fileno()).st_size - begin
-    if min(shape) < 0 or declared != held:
-        raise FormatError(
-            f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the"
-            f" file holds {held}; {AGAIN}"
-        )
-    if not declared:
+    if not _declared(at, shape, dtype, os.fstat(stream.fileno()).st_size - begin):
         return np.zeros(shape, dtype)
     return np.ndarray(shape, dtype, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ), begin)
 
@@ -204,12 +197,7 @@ def _check(
         raise FormatError(
             f"{at} has shape {list(shape)}, expected {ndim} axes; reshape it before saving"
         )
-    declared = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or declared != held:
-        raise FormatError(
-            f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the"
-            f" file holds {held}; {AGAIN}"
-        )
+    declared = _declared(at, shape, dtype, held)
     # a header can declare any number of empty rows; [2, 0] is a graph without edges
     if not declared and shape and (shape[0] > 2 or not dtype.itemsize):
         raise FormatError(f"{at} has shape {list(shape)} of {dtype} and is empty; leave it out")
@@ -218,6 +206,17 @@ def _check(
             f"{at} needs {declared / 2**30:.1f} GiB and this machine has"
             f" {total_bytes() / 2**30:.1f}; use a larger machine"
         )
+
+
+def _declared(at: str, shape: tuple[int, ...], dtype: np.dtype, held: int) -> int:
+    """Bytes of the declared array, which are those that the file holds after the header."""
+    declared = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or declared != held:
+        raise FormatError(
+            f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the"
+            f" file holds {held}; {AGAIN}"
+        )
+    return declared
 
 
 def _checked(at: str, array: np.ndarray) -> np.ndarray:

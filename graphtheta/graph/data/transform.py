@@ -142,19 +142,17 @@ def first_of_each(key: np.ndarray) -> np.ndarray:
     return np.sort(np.unique(key, return_index=True)[1])
 
 
-def deduplicate(graph: G, times: np.ndarray | None = None) -> G:
-    """Keep the first of several edges with the same source, destination and relation.
+def deduplicate(graph: G) -> G:
+    """Keep the first of several edges with the same source, destination and relation."""
+    return keep_edges(graph, first_of_each(duplicate_key(graph)))
+
+
+def duplicate_key(graph: GraphArrays, times: np.ndarray | None = None) -> np.ndarray:
+    """One number for each edge, equal for duplicates, [n_edges] int64.
 
     Args:
         graph: The graph.
         times: Of the edges, [n_edges]; those of different times are no duplicates of each other.
-    """
-    return keep_edges(graph, first_of_each(duplicate_key(graph, times)))
-
-
-def duplicate_key(graph: GraphArrays, times: np.ndarray | None = None) -> np.ndarray:
-    """One number for each edge, equal for duplicates, [n_edges] int64; arguments as for
-    ``deduplicate``.
     """
     key = edge_key(graph, graph.src, graph.dst)
     if times is None:

@@ -29,7 +29,7 @@ FIELDS = {
 }
 
 
-def read_store(folder: str | os.PathLike[str], verify: bool = False) -> Graph:
+def read_store(folder: str | os.PathLike[str]) -> Graph:
     """A graph from a store.
 
     Arrays are mapped into memory and features are read by rows, so that the graph may be larger
@@ -38,7 +38,6 @@ def read_store(folder: str | os.PathLike[str], verify: bool = False) -> Graph:
 
     Args:
         folder: The store. It must not be changed while the graph is in use.
-        verify: Compare all bytes with their checksums.
 
     Returns:
         The graph. Columns that are not used are listed in ``meta["unused_fields"]``.
@@ -47,11 +46,7 @@ def read_store(folder: str | os.PathLike[str], verify: bool = False) -> Graph:
         FormatError: The store is incomplete, damaged, or of another version.
         ShapeError, DataError: Its columns do not make a graph.
     """
-    columns = StoreColumns(Path(folder))
-    if verify:
-        for c in columns.manifest.columns:
-            _verify(columns.folder, c, range(len(c.checksums)))
-    return columns.graph()
+    return StoreColumns(Path(folder)).graph()
 
 
 def check_store(folder: str | os.PathLike[str], comm: Comm) -> Manifest:

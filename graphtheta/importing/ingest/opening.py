@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,39 +13,24 @@ from graphtheta.importing.ingest.options import Options
 from graphtheta.importing.tables.objects import Whole, whole_graph
 from graphtheta.importing.tables.ogb import is_ogb, ogb
 from graphtheta.importing.tables.opening import is_path, is_table, open_table, rename_columns, stem
-from graphtheta.importing.tables.source import Source
 
 WHOLE_FILES = (".npz", ".mtx")
 
 
-@dataclass(frozen=True)
-class Tables:
+@dataclass(frozen=True, kw_only=True)
+class Tables(Whole):
     """The tables of an import.
 
     Attributes:
-        edges, nodes: The tables.
         options: What to do with them.
         source: What they are, in words.
         name: Name of the graph.
-        meta: What is kept with it.
-        widths: Columns of each type of nodes, if each has all of its own; empty otherwise.
-        labels: n_classes and multilabel of a ``gt.Graph``, where its labels do not tell them.
-        edge_widths: Columns of each relation, side by side in the attributes of edges; empty if
-            columns are those of all edges.
-        loop_width: Columns of edges of no relation; None if there are none.
         of_tables: Whether they were given as tables, and not as a whole graph.
     """
 
-    edges: Source
-    nodes: Source | None
     options: Options
     source: str
     name: str
-    meta: Mapping[str, Any] = field(default_factory=dict)
-    widths: Sequence[int] = ()
-    labels: Mapping[str, Any] = field(default_factory=dict)
-    edge_widths: Sequence[int] = ()
-    loop_width: int | None = None
     of_tables: bool = False
 
 
@@ -109,18 +93,8 @@ def open_tables(
                 " make a gt.Graph of the types, change it with deduplicated() or symmetrised(),"
                 " and import that"
             )
-        return Tables(
-            edges=whole.edges,
-            nodes=whole.nodes,
-            options=replace(options, **whole.options),
-            source=source,
-            name=name,
-            meta=whole.meta,
-            widths=whole.widths,
-            labels=whole.labels,
-            edge_widths=whole.edge_widths,
-            loop_width=whole.loop_width,
-        )
+        parts = {**vars(whole), "options": replace(options, **whole.options)}
+        return Tables(**parts, source=source, name=name)
     used = {*options.used, *(old for old, new in options.rename.items() if new in options.used)}
     opened = partial(open_table, separator=separator, header=header, used=used)
     tables = [opened("edges", edges)]

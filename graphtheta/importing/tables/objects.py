@@ -65,17 +65,19 @@ class Whole:
 
     Attributes:
         edges, nodes: Its tables.
-        options: Names of their columns.
+        options: Names of their columns by the keys of ``Options``.
         meta: What is kept with it.
         widths: Columns of each type of nodes, side by side in the sparse features, if each node has
             all of its type; empty otherwise.
         labels: n_classes and multilabel of a ``gt.Graph``, where its labels do not tell them.
-        edge_widths, loop_width: As of ``Tables``.
+        edge_widths: Columns of each relation, side by side in the attributes of edges; empty if
+            columns are those of all edges.
+        loop_width: Columns of edges of no relation; None if there are none.
     """
 
     edges: Source
     nodes: Source | None
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Any = field(default_factory=dict)
     meta: dict[str, Any] = field(default_factory=dict)
     widths: tuple[int, ...] = ()
     labels: dict[str, Any] = field(default_factory=dict)
