@@ -79,13 +79,6 @@ class Adjacency:
                 " graph.symmetrised() or --symmetric yes"
             )
 
-    def columns(self) -> NeighbourColumns:
-        """The neighbours as columns of this worker.
-
-        Collective: all ranks of the partition.
-        """
-        return NeighbourColumns(self._partition, self)
-
 
 class NeighbourColumns:
     """Neighbours as columns: the masters of a worker in the order of their rows, then other nodes,

@@ -181,4 +181,4 @@ def _undirected(partition: Partition, name: str) -> tuple[Adjacency, NeighbourCo
     """
     adjacency = Adjacency(partition)
     adjacency.check_undirected(name)
-    return adjacency, adjacency.columns()
+    return adjacency, NeighbourColumns(partition, adjacency)

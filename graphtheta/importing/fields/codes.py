@@ -77,7 +77,13 @@ class Codes(Field):
             yield self.missing(table), says(f"column '{self._column}' has no value")
         if self._store and not self.passes_unknown and self._rule != "own":
             texts = self.texts(table)
-            yield self.unknown(texts), unknown_name(self._column, texts, self._values, self._store)
+            yield (
+                self.unknown(texts),
+                lambda row: (
+                    f"column '{self._column}': {self._store} does not know"
+                    f" '{texts[row].as_py()}'; it knows {listed(self._values)}"
+                ),
+            )
 
     def observe(self, table: pa.Table) -> None:
         """Collect the values."""
@@ -177,13 +183,3 @@ def check_categories(column: str, n: int) -> None:
             f"column '{column}' has more than {MOST_CLASSES:,} different texts; codes are for names"
             " of kinds, so leave it out"
         )
-
-
-def unknown_name(
-    column: str, texts: Any, values: Sequence[str], store: str
-) -> Callable[[int], str]:
-    """What is wrong with a name that a store does not know."""
-    return lambda row: (
-        f"column '{column}': {store} does not know '{texts[row].as_py()}'; it knows"
-        f" {listed(values)}"
-    )

@@ -457,7 +457,7 @@ class _Import:
         src, dst = (
             self._writer.column("edge", name, n + extra, (), np.int64) for name in ("src", "dst")
         )
-        apart = [f for f in edges.fields if self._tables.edge_widths and _has_attributes(f)]
+        apart = [f for f in edges.fields if self._tables.edge_widths and f.key == "attr"]
         rest = [f for f in edges.fields if f not in apart]
         fields = FieldWriter(self._writer, "edge", n + extra, rest)
         with comm.agreed():
@@ -505,12 +505,7 @@ class _Import:
         one_way = [np.broadcast_to(np.False_, len(rows)) for rows in stay]
         if options.duplicates == "drop" or options.reverse == "add":
             self._progress.step("comparing edges")
-            coded = [
-                field
-                for field in edges.fields
-                for output in field.outputs()
-                if output.name == f"columns.{RELATION}"
-            ]
+            coded = [field for field in edges.fields if field.key == f"columns.{RELATION}"]
             codes = (coded[0].rows(table)[0] if coded else None for table in edges.spool.blocks())
             blocks = (
                 (begin, *_ends(table), code)
@@ -548,11 +543,6 @@ def _remove_waiting(folder: Path) -> None:
     """Remove the files of rows that waited."""
     with suppress(OSError):
         remove_folder(folder, WAITING)
-
-
-def _has_attributes(field: Field) -> bool:
-    """Whether it is the field of the attributes of edges."""
-    return any(out.name == "attr" for out in field.outputs())
 
 
 def _ends(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
