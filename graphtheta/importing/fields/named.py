@@ -79,7 +79,7 @@ class Integers(Field):
         return [integers(one(table.column(self._column)).cast(WHOLE)).astype(self._dtype)]
 
 
-class Times(Field):
+class Times(Integers):
     """A named column of times: integers since 1970 in the unit of its type, which is kept.
 
     Args:
@@ -90,23 +90,10 @@ class Times(Field):
     """
 
     def __init__(self, name: str, column: str, group: str, kind: Any):
+        super().__init__(name, column, WHOLE)
         self.inputs = {column: kind}
-        self._name = name
-        self._column = column
         self._group = group
         self._unit = str(kind.unit)
-
-    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
-        """Rows without a value."""
-        yield null(one(table.column(self._column))), says(f"column '{self._column}' has no time")
-
-    def outputs(self) -> list[Output]:
-        """One integer a row."""
-        return [Output(self._name, (), np.int64)]
-
-    def rows(self, table: pa.Table) -> list[np.ndarray]:
-        """One integer a row."""
-        return [integers(one(table.column(self._column)).cast(WHOLE))]
 
     def meta(self) -> dict[str, Any]:
         """The unit."""
