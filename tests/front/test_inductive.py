@@ -238,6 +238,49 @@ def test_types_and_relations_by_name() -> None:
     np.testing.assert_allclose(part[1], whole[1][:15], rtol=1e-9, atol=1e-9)
 
 
+def reordered(**fields: Any) -> gt.Graph:
+    """The typed graph with its types and relations in another order, and a type more in front."""
+    return gt.Graph(
+        {name: ENDS[name] for name in reversed(ENDS)},
+        {"c": 2, "b": 15, "a": 15},
+        x={t: FEATURES[t] for t in ("b", "a")},
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+def test_types_that_the_model_does_not_read_are_reported_by_name(model: str) -> None:
+    trainer = gt.Trainer(model, TYPED.replace(edge_attr=None), **KEYS)
+    other = trainer.on(reordered())
+    ids, out = trainer.predict()  # type: ignore[misc]
+    found, again = other.predict()  # type: ignore[misc]
+    assert (ids.tolist(), found.tolist()) == (list(range(15)), list(range(17, 32)))
+    np.testing.assert_allclose(again, out, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("link_relation", ["to", "0"])
+def test_links_of_a_relation_are_those_of_its_name(link_relation: str) -> None:
+    masks = {
+        name: {relation: np.arange(ends.shape[1]) % 3 == i for relation, ends in ENDS.items()}
+        for i, name in enumerate(("edge_train", "edge_val", "edge_test"))
+    }
+    links = gt.Graph(ENDS, {"a": 15, "b": 15}, x=FEATURES, **masks)
+    of_link = {"task": "link", "link_relation": link_relation, "eval_negatives": 2}
+    trainer = gt.Trainer("sage", links, **of_link, **KEYS)
+    other = trainer.on(reordered(**masks))
+    # the types of ends, and the number of held-out links, are those of the relation
+    sources, targets = np.arange(3), 15 + np.arange(3)
+    expected = trainer.predict_links(sources, targets)
+    assert expected is not None
+    np.testing.assert_allclose(
+        other.predict_links(17 + sources, 2 + np.arange(3)), expected, rtol=1e-9, atol=1e-9
+    )
+    best = other.top(17 + sources, 2)
+    assert best is not None and (best[0] >= 2).all() and (best[0] < 17).all()
+    ids = other.predict()[0]  # type: ignore[index]
+    assert len(ids) == len(trainer.predict()[0])  # type: ignore[index]
+
+
 def test_codes_by_name() -> None:
     """Categories and classes have other codes in the other graph."""
     graph = columned(3)

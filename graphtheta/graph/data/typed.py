@@ -229,24 +229,24 @@ def relation_code(names: Sequence[Any], text: str, where: str) -> int:
     )
 
 
-def first_of_types(types: np.ndarray, n_types: int, name: str) -> tuple[int, ...]:
-    """The first node of each type but the first.
+def first_of_types(types: np.ndarray, name: str) -> tuple[int, ...]:
+    """The first node of each type but the first, ascending.
 
     Args:
         types: Codes of the types, [n_nodes].
-        n_types: Number of types.
         name: Name of the graph, for messages.
 
     Raises:
-        DataError: Nodes of a type are not numbered together, in the order of the codes.
+        DataError: Nodes of a type are not numbered together.
     """
-    if np.any(types[1:] < types[:-1]):
+    starts = np.flatnonzero(types[1:] != types[:-1]) + 1
+    if len(starts) >= len(np.unique(types)):
         raise DataError(
             f"{name}: nodes of one type are not numbered together, so that negatives of a type"
             f" cannot be drawn; sort the nodes by the column {TYPE!r}, or give the graph as dicts"
             " by type"
         )
-    return tuple(np.searchsorted(types, np.arange(1, n_types)).tolist())
+    return tuple(starts.tolist())
 
 
 def _triple(key: Any, where: str) -> tuple[str, str, str]:

@@ -30,6 +30,8 @@ from graphtheta.graph.data.validation import frozen, labelled
 from graphtheta.graph.schema.rescaled import Recoded, picked, rescaled
 from graphtheta.graph.schema.schema import Column, Schema
 
+# columns of codes that tasks and samplers read, whether the model does or not
+CODED = {"node": TYPE, "edge": RELATION}
 # what has types, as of ``blocks_of``
 Words = tuple[str, str, str, str]
 ADDED = "with gt.Graph(..., {}=...) or as a column of the import"
@@ -51,7 +53,7 @@ def conformed(graph: Graph, schema: Schema, read: Collection[str]) -> Graph:
         DataError: Something that the model reads is missing or has another form.
     """
     where = f"{graph.name or 'the graph'}, unlike {schema.name}, on which the model was trained"
-    fields: dict[str, Any] = {"meta": _meta(graph, schema)}
+    fields: dict[str, Any] = {"meta": _meta(graph, schema, read)}
     for group in ("node", "edge"):
         fields[f"{group}_columns"] = MappingProxyType(_columns(graph, schema, group, read, where))
     if "node.x" in read:
@@ -73,23 +75,42 @@ def conformed(graph: Graph, schema: Schema, read: Collection[str]) -> Graph:
     return graph.derived(**changed)
 
 
-def _meta(graph: Graph, schema: Schema) -> dict[str, Any]:
+def _meta(graph: Graph, schema: Schema, read: Collection[str]) -> dict[str, Any]:
+    types = "node.type" in read
+    relations = "edge.relation" in read
     names = {
-        "node_types": schema.node_types,
-        "relations": [list(r) for r in schema.relations],
+        "node_types": _names(graph.node_types, schema.node_types, types),
+        "relations": [list(r) for r in _names(graph.relations, schema.relations, relations)],
         "type_widths": schema.type_widths,
         "relation_widths": schema.relation_widths,
     }
     counts = {"n_types": schema.n_types, "n_relations": schema.n_relations}
     categories = {
-        f"{group}_categories": {name: c.categories for name, c in columns.items() if c.categories}
+        f"{group}_categories": {
+            **graph.meta.get(f"{group}_categories", {}),
+            **{
+                name: _names(graph.categories(group, name), c.categories, f"{group}.{name}" in read)
+                for name, c in columns.items()
+                if c.categories and (f"{group}.{name}" in read or name == CODED[group])
+            },
+        }
         for group, columns in (("node", schema.node_columns), ("edge", schema.edge_columns))
     }
+    triples = schema.meta.get("relation_names", ())
+    kept = {"relation_names": _names(graph.meta.get("relation_names", ()), triples, relations)}
     return {
         **graph.meta,
         **{key: x for key, x in {**names, **counts, **categories}.items() if x},
         **schema.meta,
+        **(kept if triples else {}),
     }
+
+
+def _names(own: Sequence[Any], wanted: Sequence[Any], read: bool) -> list[Any]:
+    """Names of codes in the form of the schema: its own, and, if the model does not read the codes,
+    those that only the graph has behind them.
+    """
+    return [*wanted, *(name for name in own if wanted and not read and name not in wanted)]
 
 
 def _columns(
@@ -99,7 +120,8 @@ def _columns(
     columns = dict(graph.node_columns if group == "node" else graph.edge_columns)
     wanted_columns = schema.node_columns if group == "node" else schema.edge_columns
     for name, wanted in wanted_columns.items():
-        if f"{group}.{name}" not in read:
+        reads = f"{group}.{name}" in read
+        if not reads and (name != CODED[group] or name not in columns):
             continue
         if name not in columns:
             raise DataError(
@@ -123,7 +145,13 @@ def _columns(
             where=where,
         )
         columns[name] = _codes(
-            graph=graph, schema=schema, group=group, name=name, wanted=wanted, where=where
+            graph=graph,
+            schema=schema,
+            group=group,
+            name=name,
+            wanted=wanted,
+            where=where,
+            read=reads,
         )
     return columns
 
@@ -143,8 +171,10 @@ def _check_unit(group: str, name: str, wanted: str, unit: str, where: str) -> No
         )
 
 
-def _codes(graph: Graph, schema: Schema, group: str, name: str, wanted: Column, where: str) -> Any:
-    """A column in the codes of the schema."""
+def _codes(
+    graph: Graph, schema: Schema, group: str, name: str, wanted: Column, where: str, read: bool
+) -> Any:
+    """A column in the codes of the schema; ``read`` says whether the model reads it."""
     x = (graph.node_columns if group == "node" else graph.edge_columns)[name]
     if (group, name) == ("node", TYPE):
         return _translated(
@@ -153,6 +183,7 @@ def _codes(graph: Graph, schema: Schema, group: str, name: str, wanted: Column, 
             wanted=schema.node_types,
             what=f"{where}, has nodes of the type",
             n=schema.n_types,
+            read=read,
         )
     if (group, name) == ("edge", RELATION) and not wanted.categories:
         own, names = (
@@ -165,6 +196,7 @@ def _codes(graph: Graph, schema: Schema, group: str, name: str, wanted: Column, 
             wanted=names,
             what=f"{where}, has edges of the relation",
             n=schema.n_relations,
+            read=read,
         )
     if wanted.categories:
         what = f"{where}, has in the {group} column {name!r} the value"
@@ -174,11 +206,14 @@ def _codes(graph: Graph, schema: Schema, group: str, name: str, wanted: Column, 
             wanted=wanted.categories,
             what=what,
             n=len(wanted.categories),
+            read=read,
         )
     return x
 
 
-def _translated(codes: Any, own: Sequence[Any], wanted: Sequence[Any], what: str, n: int) -> Any:
+def _translated(
+    codes: Any, own: Sequence[Any], wanted: Sequence[Any], what: str, n: int, read: bool = True
+) -> Any:
     """Codes of names in another order; codes without names must be below n.
 
     Args:
@@ -187,16 +222,17 @@ def _translated(codes: Any, own: Sequence[Any], wanted: Sequence[Any], what: str
         wanted: Names in the order of the new codes; empty if they have none.
         what: For messages.
         n: Number of codes that the model knows.
+        read: Whether the model reads the codes; if not, it need not know all of them.
 
     Raises:
         DataError: A code that occurs has no name among the wanted ones.
     """
     own = list(own)
-    wanted = list(wanted)
+    wanted = _names(own, wanted, read)
     number = {name: code for code, name in enumerate(wanted)}
     named = bool(own) and bool(wanted)
     table = np.array([number.get(name, -1) for name in own] if named else range(n), np.int64)
-    if (named and own == wanted[: len(own)]) or not len(codes):
+    if (own == wanted[: len(own)] if named else not read) or not len(codes):
         return codes
     occurring = np.unique(np.asarray(codes))
     occurring = occurring[occurring >= 0]

@@ -90,11 +90,13 @@ class LinkKind(TaskKind):
         self._graph = graph
         self._type_names = graph.node_types
         self._part_of = link_parts(graph, seed=self.job.seed, relation=self._relation)
-        self._types = (
-            first_of_types(graph.node_columns[TYPE], graph.n_types, graph.name)
-            if graph.n_types > 1
-            else ()
-        )
+        self._types = ()
+        if graph.n_types > 1:
+            codes = np.asarray(graph.node_columns[TYPE])
+            self._types = first_of_types(codes, graph.name)
+            # types are numbered in the order of the nodes, which need not be that of their codes
+            order = codes[[0, *self._types]].tolist()
+            self._type_names = tuple(graph.node_types[code] for code in order if graph.node_types)
         messages = message_graph(graph, self._part_of)
         self._counts = messages.n_edges, graph.n_edges - messages.n_edges
         self._n_nodes = graph.n_nodes
