@@ -27,9 +27,11 @@ def molecules(n: int) -> gt.Graph:
     )
 
 
-def of_types(users: int, items: int, seed: int = 5) -> gt.Graph:
+def of_types(
+    users: int, items: int, seed: int = 5, order: tuple[str, ...] = ("user", "item")
+) -> gt.Graph:
     """Users and items with dense features of their own widths and no ids; the first ones are the
-    same for all numbers.
+    same for all numbers. Other types of the order have no nodes.
     """
     rng = np.random.default_rng(seed)
     x = {"user": rng.normal(size=(40, 3)), "item": rng.normal(size=(40, 5))}
@@ -47,7 +49,7 @@ def of_types(users: int, items: int, seed: int = 5) -> gt.Graph:
     ends = np.concatenate((rated, new), axis=1)
     return gt.Graph(
         {("user", "rates", "item"): ends, ("item", "rated", "user"): ends[::-1]},
-        {"user": users, "item": items},
+        {name: {"user": users, "item": items}.get(name, 0) for name in order},
         x={"user": x["user"][:users], "item": x["item"][:items]},
         y={"item": y[:items]},
         train={"item": np.arange(items) < 20},
@@ -73,6 +75,18 @@ def test_nodes_of_several_types_without_ids(tmp_path, counts, compare, size):
         compare=compare,
     )
     assert work.appended == users + items - 60 and work.changed < users + items
+
+
+@pytest.mark.parametrize("compare", ["values", "degrees"])
+def test_types_in_another_order_and_one_without_nodes(tmp_path, compare):
+    order = ("item", "shop", "user")
+    keys = {"layers": 2, "hidden": 4, "epochs": 1, "dtype": "float64", "backend": "reference"}
+    trainer = gt.Trainer("rgcn", of_types(30, 30, order=("user", "item", "shop")), **keys)
+    trainer.on(of_types(30, 30, order=order)).keep_layers(tmp_path / "kept")
+    grown = trainer.on(of_types(30, 32, order=order))
+    update = grown.since(tmp_path / "kept", compare)
+    np.testing.assert_allclose(update.predict("all")[1], grown.predict("all")[1], atol=1e-9)
+    assert update.appended.tolist() == [30, 31] and update.work.changed < 5
 
 
 @pytest.mark.one_in(5)

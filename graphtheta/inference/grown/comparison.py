@@ -157,8 +157,8 @@ def identity(model: ModelOnGraph) -> Callable[[np.ndarray], np.ndarray]:
     one.
 
     These are original ids. A graph of several types without any numbers its nodes type after type,
-    so that nodes appended to one type change the numbers of later types; its nodes are identified
-    by their type and their number in it.
+    in any order of the types, so that nodes appended to one type change the numbers of later types;
+    its nodes are identified by their type and their number in it.
 
     Collective: all ranks.
     """
@@ -175,13 +175,16 @@ def identity(model: ModelOnGraph) -> Callable[[np.ndarray], np.ndarray]:
     np.minimum.at(first, kind, p.masters)
     np.maximum.at(last, kind, p.masters)
     first, last, count = comm.all_min(first), comm.all_max(last), comm.all_sum(count)
-    if (last - first + 1 != count).any() or (np.diff(first) <= 0).any():
+    present = np.flatnonzero(count)
+    if (last - first + 1 != count)[present].any():
         # the types are mixed, and nodes are appended behind all others
         return info.ids
+    present = present[np.argsort(first[present])]
+    starts = first[present]
 
     def of(nodes: np.ndarray) -> np.ndarray:
-        code = np.searchsorted(first, nodes, side="right") - 1
-        return code << OF_TYPE | nodes - first[code]
+        at = np.searchsorted(starts, nodes, side="right") - 1
+        return present[at] << OF_TYPE | nodes - starts[at]
 
     return of
 
