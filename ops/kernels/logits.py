@@ -26,7 +26,8 @@ def cross_entropy(logits, labels, rows):  # type: ignore[no-untyped-def]
         mass = logits.dtype.type(0)
         for j in range(logits.shape[1]):
             mass += exp_down(logits[i, j] - top)
-        total += np.float64(math.log(mass) + top - logits[i, labels[i]])
+        # beside large logits, the logarithm would be rounded away
+        total += math.log(mass) + (np.float64(top) - np.float64(logits[i, labels[i]]))
     return total
 
 

@@ -79,6 +79,13 @@ def test_loss_of_no_targets_is_zero(loss, targets, n):
     assert np.array_equal(g, np.zeros((n, 3)))
 
 
+@pytest.mark.parametrize("large", [1e4, 1e7])
+def test_large_logits_take_no_digits_from_the_loss(large):
+    logits = np.array([[large, large, 0], [-large, -2 * large, -large]], np.float32)
+    value, _ = run(softmax_cross_entropy, logits, np.array([0, 2]))
+    assert value == pytest.approx(np.log(2), rel=1e-6)
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("loss", "targets"), CASES[:2])
 def test_loss_of_large_logits_is_finite(loss, targets):
