@@ -6,8 +6,7 @@ the same model makes the same parameters. Use through ``Parameter.glorot(...)`` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from math import prod, sqrt
 from typing import Any
@@ -17,6 +16,8 @@ import numpy as np
 from graphtheta.base import rng
 from graphtheta.base.rng import Purpose
 from graphtheta.errors import ConfigError, ShapeError
+
+from .scope import value_scope
 
 _DTYPE: ContextVar[str] = ContextVar("graphtheta_dtype", default="float32")
 # sizes beyond it overflow 64 bits
@@ -39,8 +40,7 @@ def default_dtype() -> np.dtype:
     return np.dtype(_DTYPE.get())
 
 
-@contextmanager
-def dtype_scope(dtype: Any) -> Iterator[None]:
+def dtype_scope(dtype: Any) -> AbstractContextManager[None]:
     """Make everything inside in ``"float32"`` or ``"float64"``.
 
     Raises:
@@ -48,24 +48,15 @@ def dtype_scope(dtype: Any) -> Iterator[None]:
     """
     if np.dtype(dtype) not in (np.float32, np.float64):
         raise ConfigError(f"dtype must be float32 or float64, got {dtype}")
-    token = _DTYPE.set(np.dtype(dtype).name)
-    try:
-        yield
-    finally:
-        _DTYPE.reset(token)
+    return value_scope(_DTYPE, np.dtype(dtype).name)
 
 
-@contextmanager
-def init_scope(seed: int) -> Iterator[None]:
+def init_scope(seed: int) -> AbstractContextManager[None]:
     """Parameters made inside are a function of the seed and the order in which they are made.
 
     Outside of any scope the seed is 0 and the count runs on within the thread.
     """
-    token = _SCOPE.set(_Scope(seed))
-    try:
-        yield
-    finally:
-        _SCOPE.reset(token)
+    return value_scope(_SCOPE, _Scope(seed))
 
 
 def _next_key() -> int:
