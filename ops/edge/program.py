@@ -124,17 +124,14 @@ class Phase:
             kind: tuple(name for k, name in leaves if k == kind) for kind in ("src", "dst", "edge")
         }
 
-    @property
+    @cached_property
     def further(self) -> list[Phase]:
         """For each aggregator that takes several passes, a phase of it alone."""
-        if "_further" not in self.__dict__:
-            self.__dict__["_further"] = [
-                Phase({name: self.parts[name]}, {name: a}, {})
-                for name, a in self.aggregators.items()
-                if a.passes(self.dtype) > 1
-            ]
-        phases: list[Phase] = self.__dict__["_further"]
-        return phases
+        return [
+            Phase({name: self.parts[name]}, {name: a}, {})
+            for name, a in self.aggregators.items()
+            if a.passes(self.dtype) > 1
+        ]
 
     def values(self, names: Sequence[str]) -> Phase:
         """A phase of some of the new edge values alone; itself if it computes no more."""
