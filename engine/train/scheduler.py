@@ -156,6 +156,9 @@ class _WorkItem:
         assert caller is not None
         if team is caller.team:
             return function()
+        if team.is_first:
+            # its threads may have ended, and nobody would run the part
+            raise CommError(f"a work item asks for {stage} after its first stage")
         part = _Part(self, team, function)
         ledger = self._run.comm.ledger
         ledger.pause()

@@ -144,6 +144,16 @@ def test_the_error_of_the_first_failing_task_is_raised(size: int, staged: str, s
     _wait_for(lambda: threading.active_count() <= before)
 
 
+@binds
+def test_a_work_item_does_not_go_back_to_its_first_stage() -> None:
+    """Threads of that stage may have ended."""
+    queue = WorkQueue(SerialComm(), 2)
+    queue.stages = STAGED["apart"]
+    back = partial(in_stage, "sampling", int)
+    with pytest.raises(CommError, match="asks for sampling after its first stage"):
+        queue.run([nullcontext(back) for _ in range(2)])
+
+
 def _wait_for(ready: Callable[[], bool]) -> None:
     """A thread that has been told to end takes a moment."""
     ended = threading.Event()
