@@ -84,6 +84,11 @@ BAD = {
         ["x", "3 rows", "[5, 9]"],
     ),
     "y rows": ({"y": [0, 1], "n_nodes": 3}, ShapeError, ["y", "3 rows"]),
+    "y beyond int64": (
+        {"y": np.array([0, 2**63 + 5, 1], np.uint64)},
+        DataError,
+        ["y", "the largest label is 9223372036854775813"],
+    ),
     "y beyond classes": (
         {"y": [0, 5, 1], "n_classes": 2},
         DataError,

@@ -395,10 +395,11 @@ def check_labels(
             "give at least one column, or leave y out",
         )
     if label_form(y.dtype.kind, y.shape[1]) is LabelForm.CLASSES and not multilabel:
-        classes = y[:, 0].astype(np.int64, copy=False)
-        n_classes = int(classes.max(initial=-1)) + 1 if n_classes is None else int(n_classes)
+        classes = y[:, 0]
+        # a graph has at least one node; unsigned labels may be beyond int64
+        n_classes = max(int(classes.max()), -1) + 1 if n_classes is None else int(n_classes)
         check_classes(classes, n_classes, origin)
-        return private(classes, source), n_classes, False
+        return private(classes.astype(np.int64, copy=False), source), n_classes, False
     out = to_float(y, "node", origin, allow_nan=True, exact=True)
     binary = bool(np.all((out == 0) | (out == 1) | np.isnan(out)))
     if multilabel and not binary:
@@ -419,8 +420,7 @@ def check_classes(y: np.ndarray, n_classes: int, origin: Origin) -> None:
     """Class numbers 0..n_classes-1, or -1 for unlabelled."""
     if n_classes > max(len(y), MOST_CLASSES):
         raise origin.data(
-            f"{n_classes} classes for {len(y)} nodes; the largest label is"
-            f" {int(y.max(initial=-1))}",
+            f"{n_classes} classes for {len(y)} nodes; the largest label is {int(y.max())}",
             "number the classes 0..C-1, for example by np.unique(y, return_inverse=True)[1]",
         )
     wrong = np.flatnonzero((y < -1) | (y >= n_classes))
