@@ -290,6 +290,14 @@ OBJECTS = {
         lambda: (({"src": [1.5, 2.0], "dst": [2.0, 1.0]},), {}),
         "row 1: column 'src': '1.5' is not a whole number(.|\n)*--id-type text",
     ),
+    "numbers beside texts": (
+        lambda: (({"src": [1, "1", 2], "dst": ["a", "b", "c"]},), {}),
+        "'src' has values of type object that no table has",
+    ),
+    "texts beside no value": (
+        lambda: (({"src": ["a", float("nan"), "b"], "dst": ["a", "b", "c"]},), {}),
+        "row 2: column 'src' has no id",
+    ),
     "doubles that were rounded": (
         lambda: (({"src": [2.0**53, 1], "dst": [1, 2]},), {}),
         "9007199254740992 may stand for other",

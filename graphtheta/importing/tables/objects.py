@@ -308,6 +308,9 @@ def array_of(value: Any) -> np.ndarray:
     except ValueError:
         # lists of different lengths
         x = in_cells(value)
+    if isinstance(value, (list, tuple)) and x.dtype.kind == "U" and x.ndim == 1:
+        # NumPy makes texts of numbers beside texts, which pyarrow refuses
+        x = in_cells(value)
     return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
 
