@@ -219,6 +219,12 @@ def test_a_prediction_reads_all_of_the_past_and_nothing_later(task, time):
     np.testing.assert_allclose(out[of], past.predict()[1][of], rtol=1e-12)
 
 
+def test_another_graph_without_edges_has_no_predictions_of_edges():
+    other = trainer("edge").on(GRAPH.keep_edges(np.zeros(0, np.int64)))
+    ids, out = other.predict()
+    assert len(ids) == len(out) == 0 and other.measure() == {}
+
+
 # each task meets both numbers of workers
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(

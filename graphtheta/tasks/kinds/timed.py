@@ -119,7 +119,9 @@ class TimedEdgeEvaluator(EdgeEvaluator):
         self._edges = task
         self.past = Past(partition, layers, sampler)
         self._cutoffs = sampler.edge_cutoffs(partition.edge.exact, earlier=False)
-        self._times = self.past.times(self._cutoffs)
+        times = self.past.times(self._cutoffs)
+        # of a graph without edges, one view gives outputs without rows
+        self._times = times if len(times) else np.zeros(1, self._cutoffs.dtype)
 
     def run(self, model: Model, view: GraphView) -> Any:
         """The outputs of all edges of ``view``, each computed at its own time."""
