@@ -41,9 +41,9 @@ from graphtheta.ops.rows.row_list import RowList
 Rng = np.random.Generator
 ROWS = (0, 1, 2, 7, 33, 130, 700)
 WIDTHS = (1, 2, 5, 16, 17, 24, 40, 64)
-# exponents of 2 of the divisors of programs with special numbers: of some, the reciprocal is
+# exponents of 2 of the divisors of programs with special numbers, of which the reciprocal is
 # infinite or subnormal
-DIVISORS = {"float64": (-1070, 1020), "float32": (-148, 126)}
+DIVISORS = {"float64": (-1060, 1022), "float32": (-140, 126)}
 # numbers so large may be infinite where they are rounded otherwise
 HUGE = {"float64": 1e300, "float32": 1e30}
 # largest relative differences of float types
@@ -179,7 +179,10 @@ class Program:
         if kind == "rows":
             return [x * Var(copied(rng.standard_normal(x.shape).astype(self.dtype)), x.space)]
         if kind == "divided":
-            return [x / self._divisor(rng, x, parameters)]
+            # numbers of the same size, so that quotients are neither
+            size = 2.0 ** int(rng.choice(DIVISORS[self.dtype])) if self.is_special else 1.0
+            x = x * size if self.is_special else x
+            return [x / self._divisor(rng, x, parameters, size)]
         if kind == "norm":
             scale, shift = (Parameter(rng.standard_normal(width).astype(self.dtype)) for _ in "ab")
             parameters.extend((scale, shift))
@@ -210,13 +213,11 @@ class Program:
         run_segment(lambda: outputs.extend(run()) or outputs, run)
         return outputs
 
-    def _divisor(self, rng: Rng, x: Any, parameters: list[Parameter]) -> Any:
+    def _divisor(self, rng: Rng, x: Any, parameters: list[Parameter], size: float) -> Any:
         """A number, or a parameter, or one or more numbers of each row that are learned."""
         shape = ((), x.shape[1:], (x.shape[0], 1), x.shape)[rng.integers(4)]
         numbers = np.array(rng.uniform(0.5, 2, shape)) * rng.choice([-1.0, 1.0])
-        if self.is_special:
-            numbers *= 2.0 ** rng.integers(*DIVISORS[self.dtype], shape)
-        numbers = numbers.astype(self.dtype)
+        numbers = (numbers * size).astype(self.dtype)
         if not shape:
             return float(numbers)
         if len(shape) > 1:
