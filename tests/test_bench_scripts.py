@@ -33,6 +33,7 @@ ELSEWHERE = {
     "front/test_ingest_kinds.py": {"fuzz_tables"},
     "front/test_from_libraries.py": {"fuzz_objects"},
     "front/test_kill.py": {"kills"},
+    "front/test_rewriting.py": {"fuzz_transforms"},
     "ops/test_tapes.py": {"fuzz_tapes"},
     "test_bench.py": {"bits"},
     "test_bench_tables.py": {"tables"},

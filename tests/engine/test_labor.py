@@ -383,6 +383,6 @@ def test_bad_options():
         ConfigError, match="weight=heft: there is no edge column 'heft'; choose from weight"
     ):
         LaborSampler((2,), weight="heft").check(build_partition(GRAPH, SerialComm()))
-    with pytest.raises(DataError, match=r"has the value -1\.0, expected a number from 0"):
+    with pytest.raises(DataError, match=r"has the value -1\.0, expected 0, or a number from"):
         negative = graphs.random_graph(20, 150, edge_weight=np.full(150, -1.0))
         LaborSampler((2,), weight="weight").check(build_partition(negative, SerialComm()))

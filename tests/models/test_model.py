@@ -293,7 +293,7 @@ def test_decoder_values_and_gradients(decoder):
         h = model(view).value
         model.decoder = trunk
     del tape
-    pairs = seeds.pairs._pairs
+    pairs = seeds.pairs.pairs
     src, dst = (h[part.directory.row(end[view.pairs.order])] for end in (pairs.src, pairs.dst))
     if decoder == "dot":
         wanted = (src * dst).sum(1)
@@ -334,7 +334,7 @@ def test_negatives_of_a_cluster_batch_lie_inside_it():
         assert strategy.batch(0, i).pairs is not None
         own = np.flatnonzero(inside[some // 30] & inside[some % 30])
         members = NodesByCluster(part, part.masters // 3, 10).members(chosen)
-        pairs = task.seeds(own, i, members).pairs._pairs
+        pairs = task.seeds(own, i, members).pairs.pairs
         assert inside[pairs.src].all() and inside[pairs.dst].all()
         linked = np.isin(pairs.src * 30 + pairs.dst, known) | (pairs.src == pairs.dst)
         assert not linked[pairs.label == 0].any() and linked[np.isnan(pairs.label)].all()

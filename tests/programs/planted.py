@@ -153,9 +153,9 @@ PLANTED = (
     ),
     Planted(
         "equal messages: the last edge wins",
-        "edge.aggregator:Max.merge",
-        'other["edge"] < edge',
-        'other["edge"] > edge',
+        "edge.aggregator:beats",
+        "edge < at",
+        "edge > at",
     ),
     Planted(
         "equal messages: the last edge wins in kernels",
