@@ -216,7 +216,7 @@ class _EndlessGraph(ActiveGraph):
         elif n is None:
             self.stored[name] = None
         # a layer gets the rows that it needs, which are too few for layers before it
-        self.flow.made([x], (), None if n is None else self._running)
+        self.flow.write([x], (), None if n is None else self._running)
         return x
 
     def next_level(self, layer: Stages) -> Level:
@@ -247,7 +247,7 @@ class _EndlessGraph(ActiveGraph):
             if isinstance(x, StoredRows)
             else Var(x.value, x.space, x.needs_grad)
         )
-        self.flow.made([fresh], (), self._running)
+        self.flow.write([fresh], (), self._running)
         return fresh
 
     def follow(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var]) -> None:
@@ -257,7 +257,7 @@ class _EndlessGraph(ActiveGraph):
         # a stage may read values that another layer has stored elsewhere, such as in an attribute
         if step is not None and (sums or self.ledger.current != "other"):
             self.flow.read(step, inputs)
-        self.flow.made(outputs, inputs, step if sums else None)
+        self.flow.write(outputs, inputs, step if sums else None)
 
 
 class _FusedGraph(_EndlessGraph):

@@ -126,7 +126,7 @@ class BottomK:
             times = (sample.times_each if self.replace else sample.times_low)(c.ptr, r, last[kind])
             chosen.append(
                 self._weighted(
-                    *c.kept(times), total[kind], cut[kind][:, 1] if self._beyond else None
+                    *c.selected(times), total[kind], cut[kind][:, 1] if self._beyond else None
                 )
             )
         # the ranks that were sent show on both sides whether an edge of the worker is among the

@@ -94,7 +94,7 @@ class Chosen(Candidates):
     def listed(self) -> Chosen:
         return self
 
-    def kept(self, times: np.ndarray) -> tuple[Chosen, np.ndarray]:
+    def selected(self, times: np.ndarray) -> tuple[Chosen, np.ndarray]:
         """The edges that are chosen at least once ([n_edges] int32), and how often each is."""
         *lists, often = sample.keep(self.ptr, times, self.edges, self.senders)
         return self.of(*lists), often
@@ -168,9 +168,10 @@ class Sample(NamedTuple):
 
     Attributes:
         chosen: The edges, by block like the candidates.
-        kept: Rows of the frontier's moves that still have edges at mirrors, as ``MovePlan.subset``
-            expects them: positions of the sent rows, and halo rows. None if all may have edges.
+        move_rows: Rows of the frontier's moves that still have edges at mirrors, as
+            ``MovePlan.subset`` expects them: positions of the sent rows, and halo rows. None if all
+            may have edges.
     """
 
     chosen: list[Chosen]
-    kept: tuple[np.ndarray, np.ndarray] | None = None
+    move_rows: tuple[np.ndarray, np.ndarray] | None = None

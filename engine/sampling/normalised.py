@@ -38,5 +38,6 @@ def normalised(frontier: Frontier, sample: Sample) -> Sample:
         return s.weighted(weight * np.repeat(factor[s.kinds[1]], np.diff(s.ptr)))
 
     return Sample(
-        [rescaled(s, weight) for s, weight in zip(sample.chosen, weights, strict=True)], sample.kept
+        [rescaled(s, weight) for s, weight in zip(sample.chosen, weights, strict=True)],
+        sample.move_rows,
     )

@@ -274,7 +274,7 @@ class Search:
     def _allowed(self, c: Chosen, ptr: np.ndarray) -> Chosen:
         """The edges that are not excluded from their views."""
         assert self._excluded is not None
-        return c.kept(self._excluded.lacks(ByView(c.stored, c.ptr[ptr])).astype(np.int32))[0]
+        return c.selected(self._excluded.lacks(ByView(c.stored, c.ptr[ptr])).astype(np.int32))[0]
 
     def _chosen(
         self,

@@ -30,7 +30,7 @@ class MemoryColumn:
     """
 
     def __init__(self, values: Any, order: np.ndarray | None = None):
-        self._held = values, order
+        self._values_and_order = values, order
         self._lent = False
         self.shape: tuple[int, ...] = values.shape
         self.dtype: np.dtype = values.dtype
@@ -39,12 +39,12 @@ class MemoryColumn:
     @property
     def widths(self) -> list[int] | None:
         """Number of columns of each type of rows of several types; None for other values."""
-        x, _ = self._held
+        x, _ = self._values_and_order
         return x.widths if isinstance(x, TypedRows) else None
 
     @property
     def nbytes(self) -> int:
-        x, _ = self._held
+        x, _ = self._values_and_order
         if isinstance(x, TypedRows):
             return x.nbytes
         return int(sum(a.nbytes for a in ((x.data, x.indices, x.indptr) if self.sparse else (x,))))
@@ -54,39 +54,39 @@ class MemoryColumn:
         """Rows of several types as rows of an array, for messages and caches; None for other
         values.
         """
-        x, _ = self._held
+        x, _ = self._values_and_order
         return Coded(_Padded(self, x), x[:0].unpadded) if isinstance(x, TypedRows) else None
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
-        values, order = self._held
+        values, order = self._values_and_order
         if rows is not None:
             return Ready(take_rows(values, rows if order is None else order[rows]))
         return Ready(values) if order is None else _Whole(self)
 
     def changed(self, change: Callable[[Any], Any]) -> MemoryColumn:
         """The column whose values are change(values), row by row."""
-        values, order = self._held
+        values, order = self._values_and_order
         return MemoryColumn(change(values), order)
 
     def whole(self) -> Any:
         """All rows in order; the copy replaces rows in another order."""
-        values, order = self._held
+        values, order = self._values_and_order
         if order is not None:
             values = taken(values, order)
-            self._held = values, None
+            self._values_and_order = values, None
         return values
 
     def lent(self) -> RowList | None:
         """All rows where they are, for the first pass that asks; None if they are in order, and for
         later passes.
         """
-        values, order = self._held
+        values, order = self._values_and_order
         first = not self._lent
         self._lent = True
         return RowList(values, order) if first and order is not None else None
 
     def listed(self, rows: np.ndarray) -> RowList | None:
-        values, order = self._held
+        values, order = self._values_and_order
         if self.sparse or not values.flags.c_contiguous or not values.dtype.isnative:
             return None
         return RowList(values, rows if order is None else order[rows])

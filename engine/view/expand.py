@@ -354,11 +354,12 @@ def _choose(
             True
         )
         candidates = [
-            c.kept(sending[c.kinds[0]][c.senders].astype(np.int32))[0] for c in _listed(candidates)
+            c.selected(sending[c.kinds[0]][c.senders].astype(np.int32))[0]
+            for c in _listed(candidates)
         ]
     if excluded is not None:
         candidates = [
-            c.kept((~excluded[c.stored]).astype(np.int32))[0] for c in _listed(candidates)
+            c.selected((~excluded[c.stored]).astype(np.int32))[0] for c in _listed(candidates)
         ]
     complete = excluded is None and not inside
     limits = None

@@ -69,7 +69,7 @@ class Flow:
                 self._reads[step].add(earlier)
                 self._before[step] |= self._before[earlier] | 1 << earlier
 
-    def made(self, outputs: Iterable[Var], values: Iterable[Any], step: int | None = None) -> None:
+    def write(self, outputs: Iterable[Var], values: Iterable[Any], step: int | None = None) -> None:
         """Record the sources of outputs: a superstep, or the sources of the inputs ``values``."""
         sources = self._sources(values) if step is None else frozenset((step,))
         self._sources_of.update(

@@ -82,4 +82,4 @@ class LayerWiseSampler(VertexSampler):
 def _sent_by(c: Chosen, weight: np.ndarray) -> Chosen:
     """Those of some edges that have a finite weight."""
     finite = np.isfinite(weight)
-    return c.kept(finite.astype(np.int32))[0].weighted(weight[finite])
+    return c.selected(finite.astype(np.int32))[0].weighted(weight[finite])

@@ -80,7 +80,7 @@ def repeated(frontier: Frontier, draws: Draws, k: int) -> Sample:
         once, often = _merged(c)
         share = degree[rows.at(c.kinds[1])] / k
         chosen.append(once.weighted(often * np.repeat(share, np.diff(once.ptr))))
-    return Sample(chosen, sample.kept)
+    return Sample(chosen, sample.move_rows)
 
 
 @dataclass(frozen=True)

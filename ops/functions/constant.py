@@ -23,7 +23,7 @@ from ..compile.scalar import Scalar
 )
 def stop_gradient(x: Any) -> Any:
     """x as a constant: no gradient flows into it."""
-    constants = _HELD.get()
+    constants = _CONSTANTS.get()
     # shapes are inferred on arrays without edges, once for each structure
     return np.asarray(x) if constants is None or tracing() else constants.next(np.asarray(x))
 
@@ -49,14 +49,14 @@ class HeldConstants:
 
     def recording(self) -> AbstractContextManager[None]:
         """Record the constants inside the block."""
-        return value_scope(_HELD, self)
+        return value_scope(_CONSTANTS, self)
 
     @contextmanager
     def again(self) -> Iterator[None]:
         """Use the recorded constants inside the block."""
         self._at = 0
-        with value_scope(_HELD, self):
+        with value_scope(_CONSTANTS, self):
             yield
 
 
-_HELD: ContextVar[HeldConstants | None] = ContextVar("graphtheta_held_constants", default=None)
+_CONSTANTS: ContextVar[HeldConstants | None] = ContextVar("graphtheta_held_constants", default=None)

@@ -208,8 +208,8 @@ class StepWriter:
         if len(arrays) > 1 or len({a.rows for a in e.args}) > 1:
             raise Unwritten
         at = [p.at[None] if a.rows else p.at for a, p in zip(e.args, places, strict=True)]
-        found = np.asarray(e.prim.forward(*at, **e.static))
-        self._places[e] = Place(arrays.pop(), found.reshape(e.dims))
+        positions = np.asarray(e.prim.forward(*at, **e.static))
+        self._places[e] = Place(arrays.pop(), positions.reshape(e.dims))
 
     def _elementwise(self, e: Expr, places: list[Place]) -> None:
         assert e.prim is not None

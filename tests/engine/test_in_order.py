@@ -391,7 +391,7 @@ class Weighted:
         for candidates in frontier.candidates:
             edges = candidates.listed()
             gid = frontier.relation.gid[edges.stored]
-            edges, times = edges.kept(np.where(gid % 3 > 0, 1 + gid % 2, 0))
+            edges, times = edges.selected(np.where(gid % 3 > 0, 1 + gid % 2, 0))
             samples.append(edges.weighted(times.astype(float)))
         return Sample(samples)
 

@@ -39,7 +39,7 @@ class _Sampler:
         chosen = []
         for candidates in frontier.candidates:
             edges = candidates.listed()
-            edges, times = edges.kept(_weights(frontier.relation.gid[edges.stored]))
+            edges, times = edges.selected(_weights(frontier.relation.gid[edges.stored]))
             chosen.append(edges.weighted(times.astype(np.float64)))
         return Sample(chosen)
 

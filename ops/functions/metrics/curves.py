@@ -68,9 +68,9 @@ def class_curve_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
         labels: Classes, [n] integers, negative if unknown.
         out: Outputs, [n, C].
     """
-    known = labels >= 0
-    right = labels[known][:, None] == np.arange(out.shape[1])
-    return curve_sums(right.astype(np.float64), class_probabilities(out[known]))
+    labelled = labels >= 0
+    right = labels[labelled][:, None] == np.arange(out.shape[1])
+    return curve_sums(right.astype(np.float64), class_probabilities(out[labelled]))
 
 
 @counted

@@ -27,13 +27,13 @@ def _slot(table, shift, numbered, begin, item):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def number_by_view(known, ptr, items, bounds):  # type: ignore[no-untyped-def]
-    """Number the different items of each view: the known ones first, others in the order in which
+def number_by_view(initial, ptr, items, bounds):  # type: ignore[no-untyped-def]
+    """Number the different items of each view: the initial ones first, others in the order in which
     they occur.
 
     Args:
-        known: Known items of each view, none twice in a view, [n] int64.
-        ptr: Bounds of the views in ``known``, [views + 1].
+        initial: Items of each view that are numbered first, none twice in a view, [n] int64.
+        ptr: Bounds of the views in ``initial``, [views + 1].
         items: Items, possibly repeated, [m] int64, from 0.
         bounds: Bounds of the views in each part of ``items``, [parts, views + 1].
 
@@ -43,7 +43,7 @@ def number_by_view(known, ptr, items, bounds):  # type: ignore[no-untyped-def]
     """
     views = len(ptr) - 1
     parts = len(bounds)
-    total = len(known)
+    total = len(initial)
     most = 0
     for v in range(views):
         n = ptr[v + 1] - ptr[v]
@@ -65,8 +65,8 @@ def number_by_view(known, ptr, items, bounds):  # type: ignore[no-untyped-def]
         first = begin[v]
         n = 0
         for i in range(ptr[v], ptr[v + 1]):
-            at = _slot(table=table, shift=shift, numbered=numbered, begin=first, item=known[i])
-            table[at], used[n], numbered[first + n] = n, at, known[i]
+            at = _slot(table=table, shift=shift, numbered=numbered, begin=first, item=initial[i])
+            table[at], used[n], numbered[first + n] = n, at, initial[i]
             n += 1
         for s in range(parts):
             for i in range(bounds[s, v], bounds[s, v + 1]):

@@ -17,24 +17,26 @@ class Pruned:
 
     Args:
         inner: Chooses edges of the others; None keeps all.
-        known: From the number of a hop to a mask of the masters whose sums are not needed,
+        usable: From the number of a hop to a mask of the masters whose sums are not needed,
             [n_masters] bool.
     """
 
     name: ClassVar[str] = "pruned"
     hops = None
 
-    def __init__(self, inner: Sampler | None, known: Callable[[int], np.ndarray]):
+    def __init__(self, inner: Sampler | None, usable: Callable[[int], np.ndarray]):
         self._inner = inner
-        self._known = known
+        self._usable = usable
 
     def choose(self, frontier: Frontier, *, hop: int, step: int) -> Sample:
         """Choose edges of one pass; see ``Sampler.choose``."""
-        masters = self._known(hop)[frontier.rows[MASTER]]
-        known = {
+        masters = self._usable(hop)[frontier.rows[MASTER]]
+        usable = {
             MASTER: masters,
             MIRROR: (
-                frontier.receivers.to_mirrors({"known": masters.view(np.uint8)})["known"].view(bool)
+                frontier.receivers.to_mirrors({"usable": masters.view(np.uint8)})["usable"].view(
+                    bool
+                )
             ),
         }
         # the others have the edges that they would have without histories
@@ -43,7 +45,7 @@ class Pruned:
             if self._inner is None
             else self._inner.choose(frontier, hop=hop, step=step).chosen
         )
-        return Sample([_without(c, known[c.kinds[1]]) for c in chosen])
+        return Sample([_without(c, usable[c.kinds[1]]) for c in chosen])
 
 
 def _without(c: Chosen, rows: np.ndarray) -> Chosen:
@@ -53,4 +55,4 @@ def _without(c: Chosen, rows: np.ndarray) -> Chosen:
         rows: Mask of the receiving rows, in the order of the groups, [n_groups] bool.
     """
     on = np.repeat(~rows, np.diff(c.ptr))
-    return c.kept(on.astype(np.int32))[0].weighted(None if c.weight is None else c.weight[on])
+    return c.selected(on.astype(np.int32))[0].weighted(None if c.weight is None else c.weight[on])
