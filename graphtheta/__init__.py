@@ -176,10 +176,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'graphtheta' has no attribute '{name}'{_hint(name)}")
     with collector_paused():
         import_module("graphtheta.engine.runtime.start").install_excepthook()
-        found = getattr(import_module(_HOME[name]), name)
+        value = getattr(import_module(_HOME[name]), name)
     # the next access does not come here, as in every pass of a user's layer
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def _hint(name: str) -> str:

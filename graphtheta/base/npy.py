@@ -72,7 +72,7 @@ def read_array(
     try:
         head = io.BytesIO(stream.read(HEAD))
         shape, _, dtype = read_header(head)
-        _check(at=at, shape=shape, dtype=dtype, held=size - head.tell(), kinds=kinds, ndim=ndim)
+        _check(at=at, shape=shape, dtype=dtype, n_bytes=size - head.tell(), kinds=kinds, ndim=ndim)
         stream.seek(0)
         return _checked(at, npy.read_array(stream, allow_pickle=False))
     except FormatError:
@@ -181,7 +181,7 @@ def read_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 
 def _check(
-    at: str, shape: tuple[int, ...], dtype: np.dtype, held: int, kinds: str, ndim: int | None
+    at: str, shape: tuple[int, ...], dtype: np.dtype, n_bytes: int, kinds: str, ndim: int | None
 ) -> None:
     """Check that the declared array is accepted, is in the file and fits into memory."""
     if dtype.hasobject:
@@ -197,7 +197,7 @@ def _check(
         raise FormatError(
             f"{at} has shape {list(shape)}, expected {ndim} axes; reshape it before saving"
         )
-    declared = _declared(at, shape, dtype, held)
+    declared = _declared(at, shape, dtype, n_bytes)
     # a header can declare any number of empty rows; [2, 0] is a graph without edges
     if not declared and shape and (shape[0] > 2 or not dtype.itemsize):
         raise FormatError(f"{at} has shape {list(shape)} of {dtype} and is empty; leave it out")
@@ -208,13 +208,13 @@ def _check(
         )
 
 
-def _declared(at: str, shape: tuple[int, ...], dtype: np.dtype, held: int) -> int:
+def _declared(at: str, shape: tuple[int, ...], dtype: np.dtype, n_bytes: int) -> int:
     """Bytes of the declared array, which are those that the file holds after the header."""
     declared = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or declared != held:
+    if min(shape, default=0) < 0 or declared != n_bytes:
         raise FormatError(
             f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the"
-            f" file holds {held}; {AGAIN}"
+            f" file holds {n_bytes}; {AGAIN}"
         )
     return declared
 

@@ -49,13 +49,13 @@ def shown(value: Any) -> str:
     return f"a value of type {type(value).__name__}{of_shape}"
 
 
-def did_you_mean(word: Any, known: Iterable[str]) -> str:
+def did_you_mean(word: Any, names: Iterable[str]) -> str:
     """``" (did you mean 'x'?)"`` if one of the known words is close, or is what other libraries
     mean by it; what to do instead if this library does without it; else nothing.
 
     Capitals do not count, and flags are compared as the keys that they set.
     """
-    plainly = {_plain(one): one for one in known}
+    plainly = {_plain(one): one for one in names}
     plain = _plain(word)
     meant = [name for name in MEANT.get(plain, ()) if name in plainly]
     if plain in plainly:
@@ -78,9 +78,9 @@ class HintsAtNames:
             if name.startswith("_") or hasattr(type(self), name):
                 # a property that raises is asked again, for its own error
                 return object.__getattribute__(self, name)
-            known = [one for one in dir(self) if not one.startswith("_")]
+            names = [one for one in dir(self) if not one.startswith("_")]
             raise AttributeError(
-                f"{type(self).__name__} has no attribute '{name}'{did_you_mean(name, known)}"
+                f"{type(self).__name__} has no attribute '{name}'{did_you_mean(name, names)}"
             )
 
 

@@ -51,7 +51,7 @@ def datasets(argv: list[str]) -> int:
     if options.json:
         say(to_json(list(chosen.values()), indent=1))
     elif options.names:
-        say("\n\n".join(details(known) for known in chosen.values()))
+        say("\n\n".join(details(record) for record in chosen.values()))
     else:
         say(overview(chosen))
     return 0
@@ -125,15 +125,15 @@ def overview(chosen: dict[str, dict[str, Any]]) -> str:
     rows = [
         (
             name,
-            *(figure(known[key]) for key in counts),
-            known["task"],
-            size(known),
-            known["licence"],
-            checksum(known["files"]),
-            "yes" if known["path"] or known["file"] is None else "no",
-            place(known["files"]),
+            *(figure(record[key]) for key in counts),
+            record["task"],
+            size(record),
+            record["licence"],
+            checksum(record["files"]),
+            "yes" if record["path"] or record["file"] is None else "no",
+            place(record["files"]),
         )
-        for name, known in chosen.items()
+        for name, record in chosen.items()
     ]
     header = ("name", *counts, "task", "download", "licence", "SHA-256", "here", "from")
     return (
@@ -143,11 +143,11 @@ def overview(chosen: dict[str, dict[str, Any]]) -> str:
     )
 
 
-def size(known: dict[str, Any]) -> str:
+def size(record: dict[str, Any]) -> str:
     """Bytes to download in words."""
-    if not known["files"]:
+    if not record["files"]:
         return "-"
-    return UNKNOWN if known["n_bytes"] is None else amount(known["n_bytes"])
+    return UNKNOWN if record["n_bytes"] is None else amount(record["n_bytes"])
 
 
 def checksum(files: list[dict[str, Any]]) -> str:
@@ -170,18 +170,18 @@ def place(files: list[dict[str, Any]]) -> str:
     return "github.com" + "/".join(address.path.split("/")[:3])
 
 
-def details(known: dict[str, Any]) -> str:
+def details(record: dict[str, Any]) -> str:
     """What is known of a data set, and its files."""
     rows = [
-        (key, figure(known[key]))
+        (key, figure(record[key]))
         for key in ("name", "about", "nodes", "edges", "features", "classes", "task", "licence")
     ]
-    rows.append(("download", size(known)))
-    if known["path"]:
-        rows.append(("here", known["path"]))
-    if known["sha256"]:
-        rows.append(("its SHA-256", known["sha256"]))
-    for file in known["files"]:
+    rows.append(("download", size(record)))
+    if record["path"]:
+        rows.append(("here", record["path"]))
+    if record["sha256"]:
+        rows.append(("its SHA-256", record["sha256"]))
+    for file in record["files"]:
         told = file["sha256"]
         recorded = file["recorded"]
         if not told and recorded:

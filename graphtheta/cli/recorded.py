@@ -50,4 +50,4 @@ def as_file(commands: Mapping[str, tuple[str, str]]) -> str:
         keys = of_keys if own["short"] else keys
     text = to_json({"commands": records, "keys": keys}, indent=1, ensure_ascii=False)
     # lists of flags and values stand on one line
-    return LISTED.sub(lambda found: " ".join(found[0].split()), text) + "\n"
+    return LISTED.sub(lambda match: " ".join(match[0].split()), text) + "\n"

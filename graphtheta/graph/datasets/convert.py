@@ -91,7 +91,7 @@ def triples(files: Sequence[Path]) -> Arrays:
     entities: dict[str, int] = {}
     relations: dict[str, int] = {}
     rows: list[tuple[int, int, int, int]] = []
-    found = set[str]()
+    parts = set[str]()
     try:
         with tarfile.open(path, "r:gz") as archive:
             for member in archive:
@@ -99,7 +99,7 @@ def triples(files: Sequence[Path]) -> Arrays:
                 text = archive.extractfile(member)
                 if part not in TRIPLE_PARTS or text is None:
                     continue
-                found.add(part)
+                parts.add(part)
                 for line in lines_of(text):
                     head, relation, tail = line.split("\t")
                     rows.append(
@@ -115,7 +115,7 @@ def triples(files: Sequence[Path]) -> Arrays:
             f"{path}: expected an archive of triples, a head, relation and tail a line ({error});"
             f" {AGAIN}"
         ) from error
-    missing = [part for part in TRIPLE_PARTS if part not in found]
+    missing = [part for part in TRIPLE_PARTS if part not in parts]
     if missing:
         raise FormatError(f"{path}: the archive has no {' and no '.join(missing)}; {AGAIN}")
     src, kind, dst, split = np.array(rows, np.int64).reshape(-1, 4).T

@@ -280,8 +280,8 @@ def receive(file: RawFile, to: Path, earlier: dict[str, Any], remedy: str) -> Re
         NotThereError: The place has no such file.
         FormatError: It cannot be received, or is not the expected one.
     """
-    known = earlier.get(to.name, {}) if not file.sha256 else asdict(file)
-    compared = "published" if file.sha256 else "earlier" if known else "nothing"
+    expected = earlier.get(to.name, {}) if not file.sha256 else asdict(file)
+    compared = "published" if file.sha256 else "earlier" if expected else "nothing"
     digest = hashlib.sha256()
     n_bytes = 0
     stream, stated = opened(file.address, remedy)
@@ -290,7 +290,7 @@ def receive(file: RawFile, to: Path, earlier: dict[str, Any], remedy: str) -> Re
         create(to) as copy,
         # on a terminal only
         tqdm(
-            total=known.get("n_bytes") or stated,
+            total=expected.get("n_bytes") or stated,
             unit="B",
             unit_scale=True,
             desc=to.name,
@@ -303,27 +303,28 @@ def receive(file: RawFile, to: Path, earlier: dict[str, Any], remedy: str) -> Re
             digest.update(block)
             n_bytes += len(block)
             bar.update(len(block))
-            if n_bytes > known.get("n_bytes", n_bytes):
+            if n_bytes > expected.get("n_bytes", n_bytes):
                 break
     if stated is not None and n_bytes < stated:
         raise FormatError(
             f"{file.address}: the connection ended after {n_bytes:,} of {stated:,} bytes, and"
             " nothing was kept; run the command again"
         )
-    found = digest.hexdigest()
-    if known and n_bytes != known["n_bytes"]:
-        many = "more than" if n_bytes > known["n_bytes"] else f"{n_bytes:,} and not"
+    sha256 = digest.hexdigest()
+    if expected and n_bytes != expected["n_bytes"]:
+        many = "more than" if n_bytes > expected["n_bytes"] else f"{n_bytes:,} and not"
         raise FormatError(
-            f"{file.address} has {many} {known['n_bytes']:,} bytes{WHOSE[compared]}; nothing was"
+            f"{file.address} has {many} {expected['n_bytes']:,} bytes{WHOSE[compared]}; nothing was"
             f" kept; {remedy} gets it from elsewhere"
         )
-    if known and found != known["sha256"]:
+    if expected and sha256 != expected["sha256"]:
         raise FormatError(
-            f"{file.address} has the SHA-256 {found} and not {known['sha256']}{WHOSE[compared]};"
-            f" nothing was kept; {remedy} gets it from elsewhere"
+            f"{file.address} has the SHA-256 {sha256} and not"
+            f" {expected['sha256']}{WHOSE[compared]}; nothing was kept; {remedy} gets it"
+            " from elsewhere"
         )
     return Received(
-        name=to.name, address=file.address, n_bytes=n_bytes, sha256=found, compared=compared
+        name=to.name, address=file.address, n_bytes=n_bytes, sha256=sha256, compared=compared
     )
 
 

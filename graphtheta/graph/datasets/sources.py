@@ -61,8 +61,8 @@ class Facts:
     def n_bytes(self) -> int | None:
         """Size of all files together; None if it is unknown or there are none."""
         sizes = [file.n_bytes for file in self.files]
-        known = [size for size in sizes if size is not None]
-        return sum(known) if sizes and len(known) == len(sizes) else None
+        stated = [size for size in sizes if size is not None]
+        return sum(stated) if sizes and len(stated) == len(sizes) else None
 
 
 GITHUB = "https://raw.githubusercontent.com"

@@ -97,12 +97,12 @@ def _meta(graph: Graph, schema: Schema, read: Collection[str]) -> dict[str, Any]
         for group, columns in (("node", schema.node_columns), ("edge", schema.edge_columns))
     }
     triples = schema.meta.get("relation_names", ())
-    kept = {"relation_names": _names(graph.meta.get("relation_names", ()), triples, relations)}
+    relation_names = _names(graph.meta.get("relation_names", ()), triples, relations)
     return {
         **graph.meta,
         **{key: x for key, x in {**names, **counts, **categories}.items() if x},
         **schema.meta,
-        **(kept if triples else {}),
+        **({"relation_names": relation_names} if triples else {}),
     }
 
 

@@ -12,7 +12,7 @@ from graphtheta.graph.data.scale import Scale
 from graphtheta.graph.schema.learned import LearnedNodes
 
 # entries of ``meta`` that a graph in this form has too
-KEPT = (
+META_ENTRIES = (
     "class_names",
     "one_hot",
     "feature_scale",
@@ -123,7 +123,7 @@ class Schema(BaseModel):
                 if graph.edge_y.ndim == 1
                 else graph.edge_y.shape[1]
             ),
-            meta={key: graph.meta[key] for key in KEPT if key in graph.meta},
+            meta={key: graph.meta[key] for key in META_ENTRIES if key in graph.meta},
             n_nodes=graph.n_nodes,
             learned={name: LearnedNodes.of(graph, type) for name, type in (learned or {}).items()},
         )

@@ -48,7 +48,7 @@ class Classes(Field):
         self._column = column
         self._largest = -1
         # number of classes of the store whose classes are taken, and its name
-        self._known = 0
+        self._n_classes = 0
         self._store = ""
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
@@ -66,10 +66,10 @@ class Classes(Field):
         )
         if self._store:
             yield (
-                values >= self._known,
+                values >= self._n_classes,
                 lambda row: (
                     f"column '{self._column}': {self._store} does not know the class {values[row]};"
-                    f" it has {self._known} classes"
+                    f" it has {self._n_classes} classes"
                 ),
             )
 
@@ -97,16 +97,16 @@ class Classes(Field):
 
     def learnt(self) -> dict[str, Any]:
         """The number of classes."""
-        return {"n_classes": max(self._known, self._largest + 1)}
+        return {"n_classes": max(self._n_classes, self._largest + 1)}
 
     def take(self, learnt: dict[str, Any], store: str) -> None:
         """Take the number of classes of another import."""
-        self._known = learnt["n_classes"]
+        self._n_classes = learnt["n_classes"]
         self._store = store
 
     def labels(self) -> dict[str, Any]:
         """The classes of the other import, of which some may not occur."""
-        return {"n_classes": self._known} if self._store else {}
+        return {"n_classes": self._n_classes} if self._store else {}
 
     def missing(self, table: pa.Table) -> np.ndarray:
         """Rows without a class, [n] bool."""

@@ -85,8 +85,8 @@ class OneHot(Codes):
         """A number for each name."""
         codes = super().rows(table)[0]
         out = np.zeros((len(codes), len(self._values)), np.float32)
-        known = np.flatnonzero(codes >= 0)
-        out[known, codes[known]] = 1
+        coded = np.flatnonzero(codes >= 0)
+        out[coded, codes[coded]] = 1
         return [out]
 
 

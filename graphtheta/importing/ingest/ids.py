@@ -180,10 +180,12 @@ class Directory:
         wanted = sorted(set().union(*self._comm.all_gather(sorted(numbers))))
         plain = pc.utf8_ltrim(self._ids, "0")
         same = self._ids.filter(pc.is_in(plain, pa.array(wanted, TEXT))).to_pylist()
-        known = {
+        id_of_number = {
             text.lstrip("0"): text for part in self._comm.all_gather(same) for text in sorted(part)
         }
-        return {text: known[text.lstrip("0")] for text in ids if text.lstrip("0") in known}
+        return {
+            text: id_of_number[text.lstrip("0")] for text in ids if text.lstrip("0") in id_of_number
+        }
 
     def _here(self, ids: Any) -> np.ndarray:
         """Numbers of ids that belong to this worker."""

@@ -12,7 +12,7 @@ from graphtheta.graph.data.typed import RELATION
 from graphtheta.graph.store.checksum import share
 from graphtheta.importing.ingest.pairs import mark
 from graphtheta.importing.ingest.spool import in_step
-from graphtheta.importing.rewriting.nodes import BLOCK, KeptNodes, Runs
+from graphtheta.importing.rewriting.nodes import BLOCK, NodeSubset, Runs
 
 
 class RewrittenEdges:
@@ -39,7 +39,7 @@ class RewrittenEdges:
         self,
         graph: Graph,
         comm: Comm,
-        nodes: KeptNodes,
+        nodes: NodeSubset,
         self_loops: str,
         duplicates: str,
         reverse: str,

@@ -24,7 +24,7 @@ BLOCK = 1 << 18
 Runs = list[tuple[int, np.ndarray]]
 
 
-class KeptNodes:
+class NodeSubset:
     """The nodes that are kept of this worker's slice.
 
     Args:

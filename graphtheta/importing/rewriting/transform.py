@@ -20,7 +20,7 @@ from graphtheta.graph.store.writer import StoreWriter
 from graphtheta.importing.ingest.write import write_once, write_runs
 from graphtheta.importing.rewriting.columns import RunBlocks, write_lists, write_rows
 from graphtheta.importing.rewriting.edges import RewrittenEdges
-from graphtheta.importing.rewriting.nodes import KeptNodes, chosen, largest_component
+from graphtheta.importing.rewriting.nodes import NodeSubset, chosen, largest_component
 
 CHOICES = {
     "component": ("all", "largest"),
@@ -97,26 +97,26 @@ def transform_store(
             mask = chosen(graph, nodes, comm)
     if component == "largest":
         mask = largest_component(graph, comm)
-    kept = KeptNodes(comm, mask, graph.n_nodes)
-    if not kept.total:
+    subset = NodeSubset(comm, mask, graph.n_nodes)
+    if not subset.total:
         raise DataError(f"{store}: nodes leaves no node; give a mask with true values")
     edges = RewrittenEdges(
         graph=graph,
         comm=comm,
-        nodes=kept,
+        nodes=subset,
         self_loops=self_loops,
         duplicates=duplicates,
         reverse=reverse,
     )
     with StoreWriter(to, comm) as writer:
-        _write(columns=columns, graph=graph, kept=kept, edges=edges, writer=writer, comm=comm)
+        _write(columns=columns, graph=graph, nodes=subset, edges=edges, writer=writer, comm=comm)
         classes = graph.label_kind in ("none", "classes")
         meta = {
             **columns.manifest.meta,
-            "transform": {"nodes_dropped": graph.n_nodes - kept.total, **edges.counts},
+            "transform": {"nodes_dropped": graph.n_nodes - subset.total, **edges.counts},
         }
         writer.finish(
-            kept.total,
+            subset.total,
             edges.total,
             meta,
             name=graph.name,
@@ -161,7 +161,7 @@ def _check_types(columns: StoreColumns, graph: Graph, fewer_nodes: bool, other_e
 def _write(
     columns: StoreColumns,
     graph: Graph,
-    kept: KeptNodes,
+    nodes: NodeSubset,
     edges: RewrittenEdges,
     writer: StoreWriter,
     comm: Comm,
@@ -171,10 +171,10 @@ def _write(
     Collective: all ranks of comm.
     """
     sides: dict[str, tuple[bool, RunBlocks, int]] = {
-        "node": (kept.all, kept.runs, kept.total),
+        "node": (nodes.all, nodes.runs, nodes.total),
         "edge": (edges.same, edges.runs, edges.total),
     }
-    same_ends = kept.all and edges.same
+    same_ends = nodes.all and edges.same
     for c in columns.manifest.columns:
         if (c.group, c.name) in ENDS and not same_ends:
             continue
@@ -220,18 +220,18 @@ def _write(
             )
     if not same_ends:
         _write_ends(edges, writer, comm)
-    if not kept.all and graph.node_ids is None:
-        _write_numbers(kept, writer, comm)
+    if not nodes.all and graph.node_ids is None:
+        _write_numbers(nodes, writer, comm)
 
 
-def _write_numbers(kept: KeptNodes, writer: StoreWriter, comm: Comm) -> None:
+def _write_numbers(nodes: NodeSubset, writer: StoreWriter, comm: Comm) -> None:
     """Write the old numbers of the nodes as their ids.
 
     Collective: all ranks of comm.
     """
-    ids = writer.column("node", "ids", kept.total, (), np.int64)
+    ids = writer.column("node", "ids", nodes.total, (), np.int64)
     with comm.agreed():
-        for rows, runs in kept.runs():
+        for rows, runs in nodes.runs():
             write_runs(ids, np.arange(rows.start, rows.stop), runs)
 
 
