@@ -23,7 +23,7 @@ import numpy as np
 from accuracy_rows import command, kept
 
 import graphtheta as gt
-from graphtheta.tasks.triples.known import without_reciprocal
+from graphtheta.tasks.triples.answers import without_reciprocal
 
 DATA = "{}:features=0,relations=none"
 SHALLOW: dict[str, Any] = {

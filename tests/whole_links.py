@@ -35,7 +35,7 @@ def links_at(
         src=src[mine],
         dst=dst[mine],
         n_links=len(src),
-        known=known[partition.directory.owner(known // partition.n_nodes) == rank],
+        link_keys=known[partition.directory.owner(known // partition.n_nodes) == rank],
         negatives=negatives,
         key=draws,
     )

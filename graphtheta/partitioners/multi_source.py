@@ -110,8 +110,8 @@ class BglPartitioner(SharedPartitioner):
             load = np.zeros(size, np.int64)
             given = np.zeros(size, np.int64)
             for b, (others, counts) in enumerate(neighbours):
-                found = np.bincount(owner[others], counts, size + 1)[:size]
-                score = found * np.maximum(1 - given / share, 0) * (1 - load / room)
+                near_by_owner = np.bincount(owner[others], counts, size + 1)[:size]
+                score = near_by_owner * np.maximum(1 - given / share, 0) * (1 - load / room)
                 score[load + nodes[b] > room] = -1
                 # of equal scores the emptiest worker
                 owner[b] = p = np.lexsort((load, -score))[0]

@@ -151,15 +151,15 @@ def hidden_by(job: Any) -> Hidden | None:
     if job.strategy != "mini" or not job.fanout:
         return None
     name, written = name_and_options(job.sampler)
-    made = SAMPLERS.find(name)
+    sampler_class = SAMPLERS.find(name)
     names = {
-        option: written.get(option, getattr(made, option, ""))
+        option: written.get(option, getattr(sampler_class, option, ""))
         for option in ("time", "target_time", "mask", "weight")
     }
     columns = {
         option: column if isinstance(column, str) else "" for option, column in names.items()
     }
-    hidden = Hidden(sampler=job.sampler, timed=issubclass(made, Timed), **columns)
+    hidden = Hidden(sampler=job.sampler, timed=issubclass(sampler_class, Timed), **columns)
     return hidden if hidden.timed or hidden.mask else None
 
 

@@ -202,8 +202,8 @@ def test_clusters_at_both_ends_of_pairs(size):
             clusters[np.stack(pairs_of(GRAPH)[:2])[:, links.ids]].T,
         )
         assert np.all(p.directory.owner(pairs_of(GRAPH)[0][links.ids]) == comm.rank)
-        assert np.all(p.directory.owner(links._links.known // 24) == comm.rank)
-        return edges.ids, links.ids, links._links.known
+        assert np.all(p.directory.owner(links._links.link_keys // 24) == comm.rank)
+        return edges.ids, links.ids, links._links.link_keys
 
     edges, links, known = (
         np.sort(np.concatenate(part)) for part in zip(*run_simulated(size, program), strict=True)

@@ -261,7 +261,7 @@ def links_of(part, src, dst, known, negatives, key):
         src=src[mine],
         dst=dst[mine],
         n_links=len(src),
-        known=known[part.directory.owner(known // part.n_nodes) == rank],
+        link_keys=known[part.directory.owner(known // part.n_nodes) == rank],
         negatives=negatives,
         key=key,
     )

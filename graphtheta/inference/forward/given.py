@@ -16,7 +16,7 @@ from graphtheta.inference.forward.top import latest, numbers_of
 from graphtheta.inference.outputs.predictions import check_finite, in_order
 from graphtheta.tasks.evaluation.evaluate import LinkEvaluator
 from graphtheta.tasks.kinds.link import LinkKind
-from graphtheta.tasks.triples.known import HEAD, TAIL
+from graphtheta.tasks.triples.answers import HEAD, TAIL
 
 
 class Given(NamedTuple):

@@ -25,7 +25,7 @@ from graphtheta.inference.outputs.predictions import in_order
 from graphtheta.tasks.evaluation.evaluate import LinkEvaluator
 from graphtheta.tasks.kinds.kind import GraphInfo
 from graphtheta.tasks.kinds.link import LinkKind
-from graphtheta.tasks.triples.known import HEAD, TAIL, anchor_of
+from graphtheta.tasks.triples.answers import HEAD, TAIL, anchor_of
 from graphtheta.tasks.triples.ranking import QueryBlock, Ranked, score_blocks
 
 SIDES = {"tail": TAIL, "head": HEAD}
@@ -59,7 +59,7 @@ class Top(NamedTuple):
     """The best nodes of some queries.
 
     Attributes:
-        queries: Numbers of the queries, see ``triples/known.py``, [n] int64.
+        queries: Numbers of the queries, see ``triples/answers.py``, [n] int64.
         nodes: Numbers of the nodes, the best first, -1 where there are no more, [n, k] int64.
         scores: Their scores, NaN where there are no more, [n, k].
     """

@@ -74,7 +74,7 @@ def gathered_values(
 
 
 def load_tables(
-    tables: Sequence[EmbeddingTable], partition: Partition, found: Mapping[str, np.ndarray]
+    tables: Sequence[EmbeddingTable], partition: Partition, arrays: Mapping[str, np.ndarray]
 ) -> list[np.ndarray]:
     """Load this worker's rows from the arrays of a checkpoint; returns the values of the best
     model, if there are any.
@@ -82,7 +82,7 @@ def load_tables(
     Args:
         tables: The tables.
         partition: This worker's part of the graph.
-        found: The arrays, on rank 0; others may have none.
+        arrays: The arrays, on rank 0; others may have none.
 
     Raises:
         FormatError: They do not fit the tables; on all ranks.
@@ -94,7 +94,7 @@ def load_tables(
     comm = partition.halo_comm
     best = []
     heads = comm.broadcast(
-        {name: (x.dtype.str, x.shape) for name, x in found.items() if name.startswith(TABLES)}
+        {name: (x.dtype.str, x.shape) for name, x in arrays.items() if name.startswith(TABLES)}
     )
     like = {
         name: np.broadcast_to(np.zeros((), dtype), shape) for name, (dtype, shape) in heads.items()
@@ -109,19 +109,19 @@ def load_tables(
         t.check({name: like[whole] for name, whole in names.items()})
         t.load(
             {
-                name: _rows_of(comm, t, found.get(whole, like[whole]))
+                name: _rows_of(comm, t, arrays.get(whole, like[whole]))
                 for name, whole in names.items()
             }
         )
         if BEST + t.name in like:
-            best.append(_rows_of(comm, t, found.get(BEST + t.name, like[BEST + t.name])))
+            best.append(_rows_of(comm, t, arrays.get(BEST + t.name, like[BEST + t.name])))
     return best
 
 
 def load_values(
     tables: Sequence[EmbeddingTable],
     n_nodes: int,
-    found: Mapping[str, np.ndarray],
+    arrays: Mapping[str, np.ndarray],
     rows: Mapping[str, np.ndarray] | None = None,
 ) -> Arrays:
     """Load this worker's rows from the arrays of a file of weights; returns the other arrays.
@@ -129,7 +129,7 @@ def load_values(
     Args:
         tables: The tables.
         n_nodes: Nodes of the graph that the weights were trained on.
-        found: The arrays.
+        arrays: The arrays.
         rows: By the name of a table, the number in that graph of each of its nodes; None if it is
             the graph of the tables.
 
@@ -137,7 +137,7 @@ def load_values(
         ConfigError: An embedding is missing, or has other nodes or another width.
     """
     for t in tables:
-        x = found.get(PREFIX + t.name)
+        x = arrays.get(PREFIX + t.name)
         wanted = (n_nodes, *t.shape[1:])
         if x is None or x.shape != wanted:
             got = "no such array" if x is None else f"{list(x.shape)}"
@@ -146,9 +146,9 @@ def load_values(
                 " each node; give the graph and the width the weights were trained with"
             )
     for t in tables:
-        t.set_values(found[PREFIX + t.name][t.masters if rows is None else rows[t.name]])
+        t.set_values(arrays[PREFIX + t.name][t.masters if rows is None else rows[t.name]])
     names = {PREFIX + t.name for t in tables}
-    return {name: x for name, x in found.items() if name not in names}
+    return {name: x for name, x in arrays.items() if name not in names}
 
 
 def _blocks(

@@ -72,14 +72,16 @@ class Choice(Options):
 
 def _published() -> Any:
     """The section of the model: a class with a field for each option of a published model."""
-    found = dict(Choice.model_fields)
+    options = dict(Choice.model_fields)
     for design in PUBLISHED.values():
-        found |= design.options.model_fields
+        options |= design.options.model_fields
     names = sorted(
-        (name for name in found if name not in ELSEWHERE),
+        (name for name in options if name not in ELSEWHERE),
         key=lambda name: (*ORDER, name).index(name),
     )
-    fields: dict[str, Any] = {name: (found[name].annotation, copy(found[name])) for name in names}
+    fields: dict[str, Any] = {
+        name: (options[name].annotation, copy(options[name])) for name in names
+    }
     return create_model("ModelKeys", __base__=Options, __doc__="Model", **fields)
 
 

@@ -85,8 +85,8 @@ class RunLog:
                     remove_file(timeline, BEGINNING_OF[TRACE_FILE])
                 with atomic_file(job.folder / JOB_FILE, BEGINNING_OF[JOB_FILE]) as file:
                     # the keys of the run, and not how this part of it was begun
-                    kept = job.change(resume=False, overwrite=False)
-                    file.write(kept.to_yaml().encode())
+                    keys = job.change(resume=False, overwrite=False)
+                    file.write(keys.to_yaml().encode())
                 self._file = started_file(job.folder / METRICS_FILE, BEGINNING_OF[METRICS_FILE])
                 self._write(history)
         self._shown.begin(history)

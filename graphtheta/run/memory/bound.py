@@ -182,7 +182,7 @@ def memory_bound(
     share = max(rows / max(extent.whole_rows, 1), edges / max(extent.whole_edges, 1))
     pairs = share * (
         in_flight * scored.batch * (DRAWN_PAIR_BYTES + score)
-        + scored.held * (HELD_PAIR_BYTES + score)
+        + scored.evaluated * (HELD_PAIR_BYTES + score)
     )
     pairs += scored.ranked * (RANKED_PAIR_BYTES + score)
     # a gradient that is multiplied, or read by edges, is rounded beside itself
@@ -221,7 +221,7 @@ def _dealt_bytes(extent: Extent, levels: int) -> int:
     of their levels.
     """
     each = [(extent.whole_rows, extent.node_bytes), (extent.whole_edges, extent.edge_bytes)]
-    columns = 3 * sum(int(n * (DEALT_BYTES + held)) for n, held in each)
+    columns = 3 * sum(int(n * (DEALT_BYTES + n_bytes)) for n, n_bytes in each)
     return columns + levels * extent.whole_edges * (LIST_BYTES_PER_EDGE + SORT_BYTES_PER_USE)
 
 

@@ -63,8 +63,8 @@ class Evenness:
         batch = positions // self._size
         counted = batch < n_batches
         cell = batch[counted] * self._n_classes + self._class[counted]
-        found = self._comm.all_sum(np.bincount(cell, minlength=n_batches * self._n_classes))
-        shares = found.reshape(n_batches, self._n_classes) / self._size
+        counts = self._comm.all_sum(np.bincount(cell, minlength=n_batches * self._n_classes))
+        shares = counts.reshape(n_batches, self._n_classes) / self._size
         distance = np.abs(shares - self._counts / n).sum(axis=1).mean() / 2
         return float(distance - self._random)
 
@@ -96,9 +96,9 @@ def _log_choices(n: np.ndarray, k: np.ndarray) -> np.ndarray:
     is none.
     """
     log_factorial = scipy.special.gammaln
-    found: np.ndarray = (
+    logarithm: np.ndarray = (
         log_factorial(n + 1.0)
         - log_factorial(np.maximum(k, 0) + 1.0)
         - log_factorial(np.maximum(n - k, 0) + 1.0)
     )
-    return found
+    return logarithm

@@ -69,23 +69,23 @@ class ClassReport(BaseModel):
         return self
 
     @classmethod
-    def of(cls, found: Decisions, names: tuple[str, ...], positive: str = "") -> ClassReport:
+    def of(cls, decisions: Decisions, names: tuple[str, ...], positive: str = "") -> ClassReport:
         """The report of counted decisions; classes without names are numbered."""
         splits = {}
-        for split, counts in found.counts.items():
+        for split, counts in decisions.counts.items():
             splits[split] = SplitColumns(
                 **{name: x.tolist() for name, x in class_report(counts).items()}
             )
-        n = max((len(counts) for counts in found.counts.values()), default=0)
-        thresholds = [] if found.thresholds is None else found.thresholds.tolist()
+        n = max((len(counts) for counts in decisions.counts.values()), default=0)
+        thresholds = [] if decisions.thresholds is None else decisions.thresholds.tolist()
         labels = [*names] or [str(i) for i in range(n)]
         return cls(
             names=labels,
             thresholds=thresholds,
             splits=splits,
             positive=positive,
-            confusion={split: matrix.tolist() for split, matrix in found.matrices.items()},
-            curves={split: [*map(precision_recall, of)] for split, of in found.curves.items()},
+            confusion={split: matrix.tolist() for split, matrix in decisions.matrices.items()},
+            curves={split: [*map(precision_recall, of)] for split, of in decisions.curves.items()},
         )
 
     def __repr__(self) -> str:

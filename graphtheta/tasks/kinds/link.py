@@ -30,7 +30,7 @@ from graphtheta.tasks.kinds.link_slices import Slice, distinct_links, known_keys
 from graphtheta.tasks.kinds.pair_counts import PairCounts
 from graphtheta.tasks.kinds.timed import timed_pairs
 from graphtheta.tasks.retrieval.evaluator import RetrievalEvaluator
-from graphtheta.tasks.triples.known import TAIL, anchor_of, side_of
+from graphtheta.tasks.triples.answers import TAIL, anchor_of, side_of
 from graphtheta.tasks.triples.ranking import BLOCK
 
 SCORED_KEYS = (
@@ -67,7 +67,7 @@ class LinkKind(TaskKind):
     _counts: tuple[int, int]
     _graph: Graph
     _part_of: Callable[[int, int], np.ndarray]
-    _known: np.ndarray
+    _link_keys: np.ndarray
     _relation: int | None
     _types: tuple[int, ...]
     _type_names: tuple[str, ...]
@@ -103,11 +103,11 @@ class LinkKind(TaskKind):
         return messages
 
     def scored(self) -> PairCounts:
-        links, held = self._counts
+        links, evaluated = self._counts
         batch = supervised(links) if self.job.strategy == "global" else self.in_batch(links)
-        ranked = min(BLOCK, held * self._n_nodes) if self.ranks_nodes else 0
+        ranked = min(BLOCK, evaluated * self._n_nodes) if self.ranks_nodes else 0
         return PairCounts(
-            batch * (1 + self.job.negatives), held * (1 + self.job.eval_negatives), ranked
+            batch * (1 + self.job.negatives), evaluated * (1 + self.job.eval_negatives), ranked
         )
 
     @property
@@ -141,14 +141,14 @@ class LinkKind(TaskKind):
         return self.chosen_decoder
 
     def objective(self, graph: Graph, partition: Partition) -> Task:
-        self._known = known_keys(self._graph, partition)
+        self._link_keys = known_keys(self._graph, partition)
 
         def chosen(begin: int, end: int) -> np.ndarray:
-            found = graph.src[begin:end] != graph.dst[begin:end]
+            mask = graph.src[begin:end] != graph.dst[begin:end]
             return (
-                found
+                mask
                 if self._relation is None
-                else found & (graph.edge_columns[RELATION][begin:end] == self._relation)
+                else mask & (graph.edge_columns[RELATION][begin:end] == self._relation)
             )
 
         self._sampler = timed_pairs(self.job, partition)
@@ -161,7 +161,7 @@ class LinkKind(TaskKind):
         )
         links = positive.links(
             partition=partition,
-            known=self._known,
+            link_keys=self._link_keys,
             negatives=self.job.negatives,
             draws=self.job.seed,
             groups=self.job.negative_groups,
@@ -175,9 +175,9 @@ class LinkKind(TaskKind):
         comm = partition.halo_comm
         positives = {
             split: (
-                self._held(part, comm).links(
+                self._links_of(part, comm).links(
                     partition,
-                    self._known,
+                    self._link_keys,
                     self.job.eval_negatives,
                     self.job.seed + i,
                     types=self._types,
@@ -201,7 +201,7 @@ class LinkKind(TaskKind):
                 layers=layers,
                 task=task,
                 links=positives,
-                known=self._known,
+                link_keys=self._link_keys,
                 types=self._types,
                 past=past,
             )
@@ -209,7 +209,7 @@ class LinkKind(TaskKind):
             partition=partition, layers=layers, task=task, links=positives, past=past
         )
 
-    def _held(self, part: int, comm: Comm) -> Slice:
+    def _links_of(self, part: int, comm: Comm) -> Slice:
         chosen = lambda begin, end: self._part_of(begin, end) == part
         return distinct_links(
             graph=self._graph,
@@ -240,14 +240,14 @@ class LinkKind(TaskKind):
 
         Args:
             side: ``TAIL`` if rows are sources, ``HEAD`` if they are the other ends; see
-                ``triples/known.py``.
+                ``triples/answers.py``.
         """
         return self._leads if side == TAIL else self._leads.T
 
     def queries(
         self, nodes: np.ndarray, relation: Any, side: int, where: Callable[[str, int], str]
     ) -> np.ndarray:
-        """Numbers of the queries for one side of some nodes, [n] int64, see ``triples/known.py``;
+        """Numbers of the queries for one side of some nodes, [n] int64, see ``triples/answers.py``;
         links have relation 0.
 
         Args:
@@ -266,9 +266,9 @@ class LinkKind(TaskKind):
             )
         return side * np.int64(self._n_nodes) + nodes
 
-    def held_queries(self, held: Any, side: int) -> np.ndarray:
+    def held_queries(self, links: Any, side: int) -> np.ndarray:
         """Numbers of the queries of held-out links of this worker, [n] int64."""
-        return side * np.int64(self._n_nodes) + (held.src if side == TAIL else held.dst)
+        return side * np.int64(self._n_nodes) + (links.src if side == TAIL else links.dst)
 
     def left_out(self, queries: np.ndarray, keep_known: bool) -> tuple[np.ndarray, np.ndarray]:
         """Position of the query and number of each node that is no answer: the node itself, and
@@ -284,7 +284,7 @@ class LinkKind(TaskKind):
         nodes = queries % n
         keys = nodes * n + nodes
         if not keep_known:
-            keys = np.union1d(keys, self._known[np.isin(self._known // n, nodes)])
+            keys = np.union1d(keys, self._link_keys[np.isin(self._link_keys // n, nodes)])
         return np.searchsorted(nodes, keys // n), keys % n
 
     def full_ids(self, info: GraphInfo, ids: Any, side: int) -> Any:

@@ -42,7 +42,7 @@ class Slice(NamedTuple):
     def links(
         self,
         partition: Partition,
-        known: np.ndarray,
+        link_keys: np.ndarray,
         negatives: int,
         draws: int,
         groups: int = 0,
@@ -52,7 +52,7 @@ class Slice(NamedTuple):
 
         Args:
             partition: Gives the owners.
-            known: Keys of all links whose sources this worker owns; see ``known_keys``.
+            link_keys: Keys of all links whose sources this worker owns; see ``known_keys``.
             negatives: Negatives per positive.
             draws: Key of their draws.
             groups, types: As the attributes of ``Links``.
@@ -74,7 +74,7 @@ class Slice(NamedTuple):
             src=src,
             dst=dst,
             n_links=self.n_links,
-            known=known,
+            link_keys=link_keys,
             negatives=negatives,
             key=draws,
             groups=groups,

@@ -27,7 +27,7 @@ class Links:
         numbers: Global numbers of the links, ascending, [n] int64.
         src, dst: Their ends, [n] int64.
         n_links: Links of all workers.
-        known: Sorted keys (src * n_nodes + dst) of all links of all splits whose sources this
+        link_keys: Sorted keys (src * n_nodes + dst) of all links of all splits whose sources this
             worker owns; no negative is one of them.
         negatives: Negatives per positive.
         key: Key of the draws.
@@ -42,7 +42,7 @@ class Links:
     src: np.ndarray
     dst: np.ndarray
     n_links: int
-    known: np.ndarray
+    link_keys: np.ndarray
     negatives: int
     key: int
     groups: int = 0
@@ -122,8 +122,10 @@ class Links:
         """
         src = self.src[own]
         wanted = src * n_nodes + dst
-        at = np.minimum(np.searchsorted(self.known, wanted), max(len(self.known) - 1, 0))
-        linked = self.known[at] == wanted if len(self.known) else np.zeros(wanted.shape, bool)
+        at = np.minimum(np.searchsorted(self.link_keys, wanted), max(len(self.link_keys) - 1, 0))
+        linked = (
+            self.link_keys[at] == wanted if len(self.link_keys) else np.zeros(wanted.shape, bool)
+        )
         return np.asarray(linked | (src == dst) | (self._type(dst) != self._type(self.dst[own])))
 
     def _type(self, nodes: np.ndarray) -> np.ndarray:

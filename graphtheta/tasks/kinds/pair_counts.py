@@ -11,12 +11,12 @@ class PairCounts:
 
     Attributes:
         batch: Targets of a batch, with their negatives.
-        held: Targets of evaluation, with their negatives.
+        evaluated: Targets of evaluation, with their negatives.
         ranked: Pairs of queries and nodes that a worker ranks at a time.
     """
 
     batch: int = 0
-    held: int = 0
+    evaluated: int = 0
     ranked: int = 0
 
 

@@ -28,7 +28,7 @@ from graphtheta.tasks.kinds.imbalance import check_weights
 from graphtheta.tasks.kinds.kind import GraphInfo
 from graphtheta.tasks.kinds.link import SCORED_KEYS, LinkKind, link_task
 from graphtheta.tasks.kinds.timed import timed_pairs, timed_sampler
-from graphtheta.tasks.triples.known import (
+from graphtheta.tasks.triples.answers import (
     HEAD,
     TAIL,
     AnswerTable,
@@ -238,7 +238,7 @@ class TripleKind(LinkKind):
                 layers=layers,
                 task=task,
                 links=positives,
-                known=lambda time: table,
+                table_at=lambda time: table,
             )
         else:
             # an answer of another time may be wrong at this one
@@ -248,7 +248,7 @@ class TripleKind(LinkKind):
                 layers=layers,
                 task=task,
                 links=positives,
-                known=of_time,
+                table_at=of_time,
                 past=Past(partition, layers, self._sampler),
             )
         del self._graph, self._parts, self._cutoffs
@@ -298,8 +298,8 @@ class TripleKind(LinkKind):
         relation = triples.relation.astype(np.int32)
         return (triples.head, triples.tail), {RELATION: relation}
 
-    def held_queries(self, held: Any, side: int) -> np.ndarray:
-        queries = held.triples.queries(self._n_nodes).ravel()
+    def held_queries(self, links: Any, side: int) -> np.ndarray:
+        queries = links.triples.queries(self._n_nodes).ravel()
         return np.asarray(
             queries[
                 side_of(

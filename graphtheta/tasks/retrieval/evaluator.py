@@ -35,8 +35,8 @@ class RetrievalEvaluator(LinkEvaluator):
     Args:
         partition, layers, task: As for every evaluator.
         links: Held-out links by split, of which "val" comes before "test".
-        known: Sorted keys, src * n_nodes + dst, of all links of all splits and their reverse whose
-            sources this worker owns.
+        link_keys: Sorted keys, src * n_nodes + dst, of all links of all splits and their reverse
+            whose sources this worker owns.
         types: The first node of each type but the first, ascending.
         past: As for ``LinkEvaluator``; the links of a source are then those of one cutoff.
 
@@ -49,7 +49,7 @@ class RetrievalEvaluator(LinkEvaluator):
         layers: Layers,
         task: Task,
         links: Mapping[str, Positives],
-        known: np.ndarray,
+        link_keys: np.ndarray,
         types: tuple[int, ...] = (),
         past: Past | None = None,
     ):
@@ -61,7 +61,7 @@ class RetrievalEvaluator(LinkEvaluator):
             keys = positives.src * np.int64(partition.n_nodes) + positives.dst
             # links of later splits are not known yet
             of_split = np.unique(keys)
-            until = np.union1d(known[~np.isin(known, later)], keys)
+            until = np.union1d(link_keys[~np.isin(link_keys, later)], keys)
             groups = (
                 [(None, of_split)]
                 if past is None
@@ -169,21 +169,21 @@ def _reversed(partition: Partition, links: Positives) -> np.ndarray:
     )
 
 
-def _asked(partition: Partition, own: np.ndarray, known: np.ndarray) -> Ranked:
+def _asked(partition: Partition, own: np.ndarray, link_keys: np.ndarray) -> Ranked:
     """The sources of some links as queries, with what is no candidate of each and what is to be
     ranked.
 
     Args:
         partition: The graph.
         own: Keys src * n_nodes + dst of the links, ascending.
-        known: Those of all links that are known, these included, ascending.
+        link_keys: Those of all links that are known, these included, ascending.
 
     Collective: all ranks of the partition.
     """
     n = partition.n_nodes
     sources = np.unique(own // n)
     # a source is no candidate of its own
-    keys = np.union1d(known[np.isin(known // n, sources)], sources * np.int64(n) + sources)
+    keys = np.union1d(link_keys[np.isin(link_keys // n, sources)], sources * np.int64(n) + sources)
     number = np.searchsorted(sources, keys // n)
     # queries of relation 0 for the end that links go to: the numbers of the nodes
     return Ranked.sent(partition, sources, number, keys % n, np.isin(keys, own))

@@ -13,7 +13,7 @@ from graphtheta.engine.partition.partition import MASTER, MIRROR, Partition
 from graphtheta.engine.partition.relation import RELATION, Relation
 from graphtheta.engine.view.level import Level, Pass, Selection
 from graphtheta.engine.view.scored_pairs import PAIR, PairLevel, ScoredPairs
-from graphtheta.tasks.triples.known import HEAD, TAIL, anchor_of, relation_of, side_of
+from graphtheta.tasks.triples.answers import HEAD, TAIL, anchor_of, relation_of, side_of
 
 
 class CandidateLevel(PairLevel):
@@ -24,7 +24,7 @@ class CandidateLevel(PairLevel):
 
     Args:
         partition: The graph.
-        queries: The same on every rank, [q] int64; see ``known``.
+        queries: The same on every rank, [q] int64; see ``triples/answers.py``.
 
     Collective: all ranks of the partition.
     """

@@ -18,7 +18,7 @@ from graphtheta.engine.strategy.positives import (
     weights_of_pairs,
 )
 from graphtheta.engine.view.scored_pairs import ScoredPairs
-from graphtheta.tasks.triples.known import HEAD, TAIL, Answers, AnswerTable, Triples
+from graphtheta.tasks.triples.answers import HEAD, TAIL, Answers, AnswerTable, Triples
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class TriplePositives:
         negatives: Negatives per positive.
         key: Key of the draws.
         groups: Groups of positives with the same negatives; 0 if each has its own.
-        query: Numbers of the queries of each triple among those of ``known``, [n, number of sides]
-            int64.
-        known: Known answers to these queries.
+        query: Numbers of the queries of each triple among those of ``answers``, [n, number of
+            sides] int64.
+        answers: Known answers to these queries.
     """
 
     numbers: np.ndarray
@@ -48,7 +48,7 @@ class TriplePositives:
     key: int
     groups: int
     query: np.ndarray
-    known: Answers
+    answers: Answers
 
     @classmethod
     def of(
@@ -82,7 +82,7 @@ class TriplePositives:
             key=draws,
             groups=groups,
             query=each.reshape(-1, len(triples.sides)),
-            known=table.answers(queries),
+            answers=table.answers(queries),
         )
 
     @property
@@ -148,7 +148,7 @@ class TriplePositives:
             slots=slots,
             bounds=(0, n),
             among=among,
-            taken=lambda at, nodes: self.known.has(query[at], nodes),
+            taken=lambda at, nodes: self.answers.has(query[at], nodes),
         )
         replaced = [
             np.where(side == s, drawn, np.repeat(end, k)).reshape(-1, k)

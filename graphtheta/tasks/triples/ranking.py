@@ -29,8 +29,7 @@ from graphtheta.errors import ConfigError
 from graphtheta.ops.functions.metrics.ranking import NO_RANK, ranking_sums
 from graphtheta.tasks.evaluation.evaluate import LinkEvaluator
 from graphtheta.tasks.evaluation.past import Past
-from graphtheta.tasks.triples.candidates import CandidateSweep
-from graphtheta.tasks.triples.known import (
+from graphtheta.tasks.triples.answers import (
     SIDES,
     AnswerTable,
     Triples,
@@ -38,6 +37,7 @@ from graphtheta.tasks.triples.known import (
     side_of,
     without_reciprocal,
 )
+from graphtheta.tasks.triples.candidates import CandidateSweep
 from graphtheta.tasks.triples.positives import TriplePositives
 
 # pairs that a worker scores at a time
@@ -63,18 +63,18 @@ class Ranked(NamedTuple):
     target: np.ndarray
 
     @classmethod
-    def of(cls, partition: Partition, held: Triples, table: AnswerTable) -> Ranked:
+    def of(cls, partition: Partition, triples: Triples, table: AnswerTable) -> Ranked:
         """What to rank for the held-out triples that this worker contributes.
 
         Collective: all ranks of the partition.
         """
         comm = partition.halo_comm
         n = partition.n_nodes
-        wanted_table = AnswerTable(comm, held, n)
-        known = table.answers(wanted_table.queries)
+        wanted_table = AnswerTable(comm, triples, n)
+        answers = table.answers(wanted_table.queries)
         wanted = wanted_table.answers(wanted_table.queries)
-        number = known.keys // n
-        node = known.keys % n
+        number = answers.keys // n
+        node = answers.keys % n
         return cls.sent(partition, wanted_table.queries, number, node, wanted.has(number, node))
 
     @classmethod
@@ -139,7 +139,7 @@ class TripleEvaluator(LinkEvaluator):
     Args:
         partition, layers, task: As for every evaluator.
         links: Held-out triples by split, with negatives for the loss.
-        known: From a cutoff to all known triples of it; from None to all known triples.
+        table_at: From a cutoff to all known triples of it; from None to all known triples.
         past: As for ``LinkEvaluator``; the triples of each cutoff are then ranked by themselves.
 
     Collective: all ranks of the partition.
@@ -151,21 +151,23 @@ class TripleEvaluator(LinkEvaluator):
         layers: Layers,
         task: Task,
         links: Mapping[str, TriplePositives],
-        known: Callable[[Any], AnswerTable],
+        table_at: Callable[[Any], AnswerTable],
         past: Past | None = None,
     ):
         super().__init__(partition, layers, task, links, past)
         self._ranked = dict[str, list[tuple[Any, Ranked]]]()
         for split, positives in links.items():
             if past is None:
-                self._ranked[split] = [(None, Ranked.of(partition, positives.triples, known(None)))]
+                self._ranked[split] = [
+                    (None, Ranked.of(partition, positives.triples, table_at(None)))
+                ]
                 continue
             of_times = [
                 (time, positives.triples.some(positives.cutoff == time))
                 for time in self.times[split]
             ]
             self._ranked[split] = [
-                (time, Ranked.of(partition, triples, known(time))) for time, triples in of_times
+                (time, Ranked.of(partition, triples, table_at(time))) for time, triples in of_times
             ]
         self._reciprocal = links["test"].triples.sides != SIDES
 

@@ -9,7 +9,7 @@ from graphtheta.base.console import figure, table
 from graphtheta.base.wording import shown
 from graphtheta.errors import ConfigError
 from graphtheta.ops.functions.metrics.ranking import KS, hits, mrr
-from graphtheta.tasks.triples.known import HEAD, TAIL
+from graphtheta.tasks.triples.answers import HEAD, TAIL
 from graphtheta.tasks.triples.ranking import TripleEvaluator
 
 SIDE_NAMES = {HEAD: "head", TAIL: "tail"}

@@ -198,13 +198,13 @@ class AnswerTable:
         """
         comm = self._comm
         route = Route(home_of(comm)(queries), comm.size)
-        replies = [self._found(part) for part in comm.all_to_all(route.parts(queries))]
+        replies = [self._own_answers(part) for part in comm.all_to_all(route.parts(queries))]
         counts = route.back(comm.all_to_all([count for count, _ in replies]))
         nodes = np.concatenate(comm.all_to_all([nodes for _, nodes in replies]))
         number = np.repeat(route.order, counts[route.order])
         return Answers(queries, np.sort(number * self._n_nodes + nodes), self._n_nodes)
 
-    def _found(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _own_answers(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Number of answers to each query, and the answers."""
         if not len(self.queries):
             return np.zeros(len(queries), np.int64), self._nodes
