@@ -20,7 +20,7 @@ from graphtheta.cli.predict import predict
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.inference.grown import grown as grown_module
-from graphtheta.inference.grown.kept import LayerFiles
+from graphtheta.inference.grown.layer_files import LayerFiles
 from graphtheta.models import SAGE, SimpleHGN
 from graphtheta.tasks.evaluation.threshold import Threshold
 

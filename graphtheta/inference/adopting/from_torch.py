@@ -40,14 +40,14 @@ def from_torch(
             raise ConfigError("gt.from_torch: names are those of a model; give it as into")
         return _into_parts(_arrays(source), into, names)
     if into is None:
-        made = _made(source)
-        fill(made, _arrays(source), type(source).__name__)
-        return made
+        layer = _layer_like(source)
+        fill(layer, _arrays(source), type(source).__name__)
+        return layer
     fill(into, _arrays(source), type(into).__name__)
     return into
 
 
-def _made(source: Any) -> Module:
+def _layer_like(source: Any) -> Module:
     """Our layer with the options of another, and the float type of its weights."""
     # a class that is derived from a published one may compute something else
     key = type(source).__module__.partition(".")[0], type(source).__name__
@@ -80,12 +80,12 @@ def _into_parts(arrays: Arrays, model: Module, names: Mapping[str, str]) -> Modu
                 f"gt.from_torch: {type(model).__name__} has no module {path!r}; it has"
                 f" {', '.join(filter(None, modules))}"
             )
-        found = within(arrays, f"{prefix}.")
-        if not found and list(modules[path].named_parameters()):
+        weights = within(arrays, f"{prefix}.")
+        if not weights and list(modules[path].named_parameters()):
             raise ConfigError(
                 f"gt.from_torch: no weight begins with {prefix!r}; there are {', '.join(arrays)}"
             )
-        fill(modules[path], found, f"{type(modules[path]).__name__} at {prefix}")
+        fill(modules[path], weights, f"{type(modules[path]).__name__} at {prefix}")
     return model
 
 

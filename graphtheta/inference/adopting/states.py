@@ -76,9 +76,9 @@ class StateDict:
 
     def vector(self, like: Parameter, *names: str) -> np.ndarray:
         """An array in the axes of ours, which has one axis, or axes of length 1 before ours."""
-        found = self.take(*names)
-        more = max(found.ndim - len(like.shape), 0)
-        return split(found[(0,) * more] if found.shape[:more] == (1,) * more else found, like)
+        array = self.take(*names)
+        more = max(array.ndim - len(like.shape), 0)
+        return split(array[(0,) * more] if array.shape[:more] == (1,) * more else array, like)
 
     def under(self, prefix: str) -> StateDict:
         """The entries whose names begin with a prefix, without it."""
@@ -102,85 +102,85 @@ def split(x: np.ndarray, like: Parameter) -> np.ndarray:
 
 def _gcn(layer: GCN, state: StateDict) -> Arrays:
     if "lin.weight" in state:
-        found = {"weight": state.map(layer.weight, "lin.weight")}
+        weights = {"weight": state.map(layer.weight, "lin.weight")}
     else:
         # that of DGL is not transposed
-        found = {"weight": state.take("weight")}
-    return found if layer.bias is None else found | {"bias": state.take("bias")}
+        weights = {"weight": state.take("weight")}
+    return weights if layer.bias is None else weights | {"bias": state.take("bias")}
 
 
 def _sage(layer: SAGE, state: StateDict) -> Arrays:
-    found = {
+    weights = {
         "neighbour": state.map(layer.neighbour, "lin_l.weight", "fc_neigh.weight"),
         "root": state.map(layer.root, "lin_r.weight", "fc_self.weight"),
     }
     if layer.bias is not None:
-        found["bias"] = state.take("lin_l.bias", "fc_self.bias")
-    return found
+        weights["bias"] = state.take("lin_l.bias", "fc_self.bias")
+    return weights
 
 
 def _gin(layer: GIN | GINE, state: StateDict) -> Arrays:
     at = "nn." if any(name.startswith("nn.") for name in state.arrays) else "apply_func."
-    found = {f"mlp.{name}": x for name, x in _mlp(layer.mlp, state.under(at)).items()}
+    weights = {f"mlp.{name}": x for name, x in _mlp(layer.mlp, state.under(at)).items()}
     eps = state.take("eps").reshape(())
     if isinstance(layer.eps, Parameter):
-        found["eps"] = eps
+        weights["eps"] = eps
     else:
         layer.eps = float(eps)
     if isinstance(layer, GINE):
-        found["weight_edge"] = state.map(layer.weight_edge, "lin.weight")
+        weights["weight_edge"] = state.map(layer.weight_edge, "lin.weight")
         if layer.bias_edge is not None:
-            found["bias_edge"] = state.take("lin.bias")
+            weights["bias_edge"] = state.take("lin.bias")
         elif "lin.bias" in state and state.take("lin.bias").any():
             raise ConfigError(
                 "gt.from_torch: lin.bias is not 0; make the layer with GINE(..., edge_bias=True)"
             )
-    return found
+    return weights
 
 
 def _attention(layer: GAT | GATE, state: StateDict) -> Arrays:
-    found = {
+    weights = {
         "weight": state.map(layer.weight, "lin.weight", "lin_src.weight", "fc.weight"),
         "att_src": state.vector(layer.att_src, "att_src", "attn_l"),
         "att_dst": state.vector(layer.att_dst, "att_dst", "attn_r"),
     }
     if isinstance(layer, GATE):
-        found["weight_edge"] = state.map(layer.weight_edge, "lin_edge.weight")
-        found["att_edge"] = state.vector(layer.att_edge, "att_edge")
+        weights["weight_edge"] = state.map(layer.weight_edge, "lin_edge.weight")
+        weights["att_edge"] = state.vector(layer.att_edge, "att_edge")
         if layer.root is not None:
-            found["root"] = state.map(layer.root, "res.weight")
+            weights["root"] = state.map(layer.root, "res.weight")
     if layer.bias is not None:
         bias = state.take("bias")
         # DGL adds it before heads are averaged
         averaged = not layer.concat and bias.size > layer.bias.value.size
-        found["bias"] = bias.reshape(layer.att_src.shape).mean(axis=0) if averaged else bias
-    return found
+        weights["bias"] = bias.reshape(layer.att_src.shape).mean(axis=0) if averaged else bias
+    return weights
 
 
 def _gatv2(layer: GATv2, state: StateDict) -> Arrays:
-    found = {
+    weights = {
         "weight": state.map(layer.weight, "lin_l.weight", "fc_src.weight"),
         "att": state.vector(layer.att, "att", "attn"),
     }
     if layer.bias_src is not None:
-        found["bias_src"] = state.vector(layer.bias_src, "lin_l.bias", "fc_src.bias")
+        weights["bias_src"] = state.vector(layer.bias_src, "lin_l.bias", "fc_src.bias")
     if layer.weight_dst is None:
         # the same numbers under the names of the other end
         state.took("lin_r.")
         state.took("fc_dst.")
     else:
-        found["weight_dst"] = state.map(layer.weight_dst, "lin_r.weight", "fc_dst.weight")
+        weights["weight_dst"] = state.map(layer.weight_dst, "lin_r.weight", "fc_dst.weight")
     if layer.bias_dst is not None:
-        found["bias_dst"] = state.vector(layer.bias_dst, "lin_r.bias", "fc_dst.bias")
+        weights["bias_dst"] = state.vector(layer.bias_dst, "lin_r.bias", "fc_dst.bias")
     if layer.weight_edge is not None:
-        found["weight_edge"] = state.map(layer.weight_edge, "lin_edge.weight")
+        weights["weight_edge"] = state.map(layer.weight_edge, "lin_edge.weight")
     if layer.root is not None:
-        found["root"] = state.map(layer.root, "res.weight")
-    return found if layer.bias is None else found | {"bias": state.take("bias")}
+        weights["root"] = state.map(layer.root, "res.weight")
+    return weights if layer.bias is None else weights | {"bias": state.take("bias")}
 
 
 def _transformer(layer: Transformer, state: StateDict) -> Arrays:
-    found = {
+    weights = {
         "query": state.map(layer.query, "lin_query.weight"),
         "key": state.map(layer.key, "lin_key.weight"),
         "value": state.map(layer.value, "lin_value.weight"),
@@ -188,28 +188,28 @@ def _transformer(layer: Transformer, state: StateDict) -> Arrays:
     # the softmax cancels a bias of keys
     state.took("lin_key.")
     if layer.query_bias is not None:
-        found["query_bias"] = state.vector(layer.query_bias, "lin_query.bias")
+        weights["query_bias"] = state.vector(layer.query_bias, "lin_query.bias")
     if layer.value_bias is not None:
-        found["value_bias"] = state.vector(layer.value_bias, "lin_value.bias")
+        weights["value_bias"] = state.vector(layer.value_bias, "lin_value.bias")
     if layer.weight_edge is not None:
-        found["weight_edge"] = state.map(layer.weight_edge, "lin_edge.weight")
+        weights["weight_edge"] = state.map(layer.weight_edge, "lin_edge.weight")
     if layer.root is None:
         # the module has weights that it does not read
         state.took("lin_skip.")
     else:
-        found["root"] = state.map(layer.root, "lin_skip.weight")
+        weights["root"] = state.map(layer.root, "lin_skip.weight")
     if layer.bias is not None:
-        found["bias"] = state.take("lin_skip.bias")
+        weights["bias"] = state.take("lin_skip.bias")
     if layer.gate is not None:
-        found["gate"] = split(state.take("lin_beta.weight")[0], layer.gate)
-    return found
+        weights["gate"] = split(state.take("lin_beta.weight")[0], layer.gate)
+    return weights
 
 
 def _gcnii(layer: GCNII, state: StateDict) -> Arrays:
-    found = {"weight": state.take("weight1")}
+    weights = {"weight": state.take("weight1")}
     if layer.weight_start is not None:
-        found["weight_start"] = state.take("weight2")
-    return found
+        weights["weight_start"] = state.take("weight2")
+    return weights
 
 
 def _pna(layer: PNA, state: StateDict) -> Arrays:
@@ -219,7 +219,7 @@ def _pna(layer: PNA, state: StateDict) -> Arrays:
     pre = [state.take(f"pre_nns.{i}.0.weight").T for i in range(towers)]
     shift = np.stack([state.take(f"pre_nns.{i}.0.bias") for i in range(towers)])
     post = [state.take(f"post_nns.{i}.0.weight").T for i in range(towers)]
-    found = {
+    weights = {
         "weight_dst": np.stack([w[:d_in] for w in pre], axis=1),
         "weight_src": np.stack([w[d_in : 2 * d_in] for w in pre], axis=1),
         "root": np.stack([w[:d_in] for w in post], axis=1),
@@ -231,23 +231,25 @@ def _pna(layer: PNA, state: StateDict) -> Arrays:
     if layer.weight_edge is not None:
         of_edges = [w[2 * d_in :] for w in pre]
         encoder = state.take("edge_encoder.weight").T
-        found["weight_edge"] = np.stack([encoder @ w for w in of_edges], axis=1)
+        weights["weight_edge"] = np.stack([encoder @ w for w in of_edges], axis=1)
         shift = shift + np.stack([state.take("edge_encoder.bias") @ w for w in of_edges])
     if layer.tower_bias is not None:
-        found["tower_bias"] = np.stack([state.take(f"post_nns.{i}.0.bias") for i in range(towers)])
+        weights["tower_bias"] = np.stack(
+            [state.take(f"post_nns.{i}.0.bias") for i in range(towers)]
+        )
     if layer.bias is not None:
-        found["bias"] = state.take("lin.bias")
-    return found | {"message_bias": shift}
+        weights["bias"] = state.take("lin.bias")
+    return weights | {"message_bias": shift}
 
 
 def _linear(layer: Linear, state: StateDict) -> Arrays:
-    found = {"weight": state.map(layer.weight, "weight")}
-    return found if layer.bias is None else found | {"bias": state.vector(layer.bias, "bias")}
+    weights = {"weight": state.map(layer.weight, "weight")}
+    return weights if layer.bias is None else weights | {"bias": state.vector(layer.bias, "bias")}
 
 
 def _mlp(layer: MLP, state: StateDict) -> Arrays:
     """The linear maps and norms of a ``Sequential`` of torch, in their order; or one linear map."""
-    found: Arrays = {}
+    weights: Arrays = {}
     shift: Any = 0.0
     parts: list[tuple[str, Module | None]] = []
     for i in range(len(layer.weights)):
@@ -260,16 +262,16 @@ def _mlp(layer: MLP, state: StateDict) -> Arrays:
             if isinstance(norm, BatchNorm):
                 # a bias in front of it moves the mean that it subtracts
                 read["stats.mean"] = read["stats.mean"] - shift
-            found |= {f"{name}.{key}": x for key, x in read.items()}
+            weights |= {f"{name}.{key}": x for key, x in read.items()}
             continue
         i = int(name)
-        found[f"weights.{i}"] = of_part.map(layer.weights[i], "weight")
+        weights[f"weights.{i}"] = of_part.map(layer.weights[i], "weight")
         bias = layer.biases[i]
         if bias is not None:
-            found[f"biases.{i}"] = of_part.vector(bias, "bias")
+            weights[f"biases.{i}"] = of_part.vector(bias, "bias")
         normed = i < len(layer.norms) and isinstance(layer.norms[i], BatchNorm)
         shift = of_part.take("bias") if normed and "bias" in of_part else 0.0
-    return found
+    return weights
 
 
 def _numbered(state: StateDict, n: int) -> list[StateDict]:
@@ -295,8 +297,8 @@ def _numbered(state: StateDict, n: int) -> list[StateDict]:
 
 def _dense(layer: Dense, state: StateDict) -> Arrays:
     bias = layer.mlp.biases[0]
-    found = {"mlp.weights.0": state.map(layer.mlp.weights[0], "weight")}
-    return found if bias is None else found | {"mlp.biases.0": state.vector(bias, "bias")}
+    weights = {"mlp.weights.0": state.map(layer.mlp.weights[0], "weight")}
+    return weights if bias is None else weights | {"mlp.biases.0": state.vector(bias, "bias")}
 
 
 def _batch_norm(layer: BatchNorm, state: StateDict) -> Arrays:
@@ -366,7 +368,7 @@ def fill(layer: Module, arrays: Arrays, where: str) -> None:
         )
     state = StateDict(arrays, where)
     try:
-        found = READERS[type(layer)](layer, state)
+        weights = READERS[type(layer)](layer, state)
     except (IndexError, ValueError) as error:
         if isinstance(error, GraphThetaError):
             raise
@@ -379,4 +381,4 @@ def fill(layer: Module, arrays: Arrays, where: str) -> None:
             f"gt.from_torch: {where} has {', '.join(sorted(state.unread))}, which"
             f" {type(layer).__name__} with these options does not have"
         )
-    layer.load_state(found)
+    layer.load_state(weights)

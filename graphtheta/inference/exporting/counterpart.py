@@ -52,25 +52,25 @@ class Counterpart:
                 " it, or read the weights from .state"
             ) from None
         first = self.options.get("*", ())
-        made = getattr(home, self.name)(
-            *map(_made, first),
-            **{name: _made(x) for name, x in self.options.items() if name != "*"},
+        module = getattr(home, self.name)(
+            *map(_argument, first),
+            **{name: _argument(x) for name, x in self.options.items() if name != "*"},
         )
-        made = made.to(
+        module = module.to(
             torch.float64
             if any(x.dtype == np.float64 for x in self.state.values())
             else torch.float32
         ).eval()
-        made.load_state_dict(
+        module.load_state_dict(
             {name: torch.from_numpy(np.array(x)) for name, x in self.state.items()}
         )
-        return made
+        return module
 
 
-def _made(x: Any) -> Any:
+def _argument(x: Any) -> Any:
     """An argument of a constructor."""
     if isinstance(x, dict):
-        return {key: _made(part) for key, part in x.items()}
+        return {key: _argument(part) for key, part in x.items()}
     if isinstance(x, np.ndarray):
         return import_module("torch").from_numpy(x)
     return x.make() if isinstance(x, Counterpart) else x

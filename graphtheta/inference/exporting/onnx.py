@@ -250,14 +250,14 @@ def _cast(g: _Graph, e: Expr, x: str) -> str:
 def _arithmetic(operator: str) -> Operator:
     """An operation on numbers, in whose arguments a mask is 0 or 1."""
 
-    def made(g: _Graph, e: Expr, *xs: str) -> str:
+    def emit(g: _Graph, e: Expr, *xs: str) -> str:
         cast = [
             g.emit("Cast", [x], to=g.kind(e.dtype)) if a.dtype != e.dtype and a.rows else x
             for a, x in zip(e.args, xs, strict=True)
         ]
         return g.emit(operator, cast)
 
-    return made
+    return emit
 
 
 OPERATORS: dict[str, Operator] = {

@@ -177,8 +177,8 @@ def _decoded(decoder: Layer, given: dict[str, Any]) -> Any:
             owner, {**columns, **decoder.transform(SymbolColumns(owner, columns))}
         )
     values = {name.partition(".")[2]: x for name, x in given.items() if name.startswith("edge.")}
-    made = decoder.gather(SymbolColumns(owner, {**ends, **values}))
-    return made[0] if isinstance(made, tuple) else made
+    scores = decoder.gather(SymbolColumns(owner, {**ends, **values}))
+    return scores[0] if isinstance(scores, tuple) else scores
 
 
 def _total(owner: str, given: dict[str, Any]) -> Any:
@@ -202,8 +202,8 @@ def _frozen(part: Any) -> Any:
         return {name: _frozen(x) for name, x in part.items()}
     if not isinstance(part, Module):
         return part
-    made = copy(part)
+    frozen = copy(part)
     for name, x in list(vars(part).items()):
         if isinstance(x, (Module, list, tuple, dict)):
-            object.__setattr__(made, name, _frozen(x))
-    return made
+            object.__setattr__(frozen, name, _frozen(x))
+    return frozen

@@ -112,7 +112,7 @@ class BlockGraph(ActiveGraph):
 
     Args:
         view: Of the block; its levels are those of the layers in ``running``.
-        made: What each layer makes.
+        layer_outputs: What each layer makes.
         running: The layers that it computes, which do not read each other.
         spill: Values of all layers that these layers read; unwritten ones are zeros.
         sent: Columns that edges read at senders; None if they stay within the pass.
@@ -129,7 +129,7 @@ class BlockGraph(ActiveGraph):
     def __init__(
         self,
         view: GraphView,
-        made: Sequence[LayerOutput],
+        layer_outputs: Sequence[LayerOutput],
         running: Sequence[int],
         spill: Values,
         sent: Sent | None = None,
@@ -141,7 +141,7 @@ class BlockGraph(ActiveGraph):
         self._sent = sent
         self.results: dict[int, Var] = {}
         self.edge_results: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        self._made = made
+        self._layer_outputs = layer_outputs
         self._running = list(running)
         self._spill = spill
         self._levels = dict(zip(running, view.levels, strict=True))
@@ -159,7 +159,7 @@ class BlockGraph(ActiveGraph):
         self.supersteps.append(Superstep(type(layer).__name__, layer.direction, made_by=layer))
         if self._levels:
             self._carry_stored(number, next(iter(self._levels.values())))
-        shape, dtype = self._made[number].value
+        shape, dtype = self._layer_outputs[number].value
         name = value_name(number)
         n = self.n
         value = (
@@ -202,7 +202,7 @@ class BlockGraph(ActiveGraph):
 
     def _carry_stored(self, number: int, level: Level) -> None:
         """Carry the stored edge values of a layer on, in the order of a level."""
-        for name in self._made[number].edges:
+        for name in self._layer_outputs[number].edges:
             stored = edge_name(number, name)
             if stored in self._spill:
                 self._carried[name] = (

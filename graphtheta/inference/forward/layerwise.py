@@ -57,11 +57,11 @@ class LayerWise:
         blocks: Rows of masters whose values are computed at a time.
         sent: What becomes of the columns that edges read at senders; None if a pass computes all of
             them and keeps none.
-        made: What each layer makes, if it is known.
+        layer_outputs: What each layer makes, if it is known.
 
     Attributes:
         rows, edges: Rows and edges of all passes of this worker so far.
-        made: What each layer makes.
+        layer_outputs: What each layer makes.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LayerWise:
         spill: Values,
         blocks: Callable[[list[Hop]], RowBlocks],
         sent: Sent | None = None,
-        made: list[LayerOutput] | None = None,
+        layer_outputs: list[LayerOutput] | None = None,
     ):
         self._sent = sent
         self._model = model
@@ -81,7 +81,9 @@ class LayerWise:
         self._blocks = blocks
         self._layers = probe.layers
         self._supersteps = probe.supersteps
-        self.made = shapes(model, partition, probe.layers) if made is None else made
+        self.layer_outputs = (
+            shapes(model, partition, probe.layers) if layer_outputs is None else layer_outputs
+        )
         self.rows = self.edges = 0
         self._viewed: tuple[tuple[np.ndarray, list[Hop], np.ndarray], GraphView] | None = None
 
@@ -174,14 +176,16 @@ class LayerWise:
         """
         with self._partition.halo_comm.agreed():
             for i in running:
-                shape, dtype = self.made[i].value
+                shape, dtype = self.layer_outputs[i].value
                 self._spill.create(value_name(i), (self._partition.n_masters, *shape), dtype)
-                for name, (shape, dtype) in self.made[i].edges.items():
+                for name, (shape, dtype) in self.layer_outputs[i].edges.items():
                     self._spill.create(
                         edge_name(i, name), (self._partition.n_local_edges, *shape), dtype
                     )
                 for name, (shape, dtype) in (
-                    self.made[i].sent.items() if self._sent is not None and self._sent.keeps else ()
+                    self.layer_outputs[i].sent.items()
+                    if self._sent is not None and self._sent.keeps
+                    else ()
                 ):
                     self._spill.create(
                         sent_name(i, name), (self._partition.n_masters, *shape), dtype
@@ -202,7 +206,12 @@ class LayerWise:
             assert view.rows is not None
             n = len(rows) + int(np.count_nonzero(fresh[view.rows[len(rows) :]]))
         graph = BlockGraph(
-            view=view, made=self.made, running=running, spill=self._spill, sent=self._sent, n=n
+            view=view,
+            layer_outputs=self.layer_outputs,
+            running=running,
+            spill=self._spill,
+            sent=self._sent,
+            n=n,
         )
         with (
             np.errstate(**QUIET),
@@ -241,7 +250,7 @@ class LayerWise:
 
     def _passed(self, view: GraphView, superstep: int = -1) -> Var:
         """The outputs, or those of a superstep, of a pass that computes no layer over edges."""
-        graph = BlockGraph(view, self.made, (), self._spill)
+        graph = BlockGraph(view, self.layer_outputs, (), self._spill)
         graph.wanted = superstep
         with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=refused):
             out = self._model.run(graph)

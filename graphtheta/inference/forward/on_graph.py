@@ -87,7 +87,7 @@ class ModelOnGraph(HintsAtNames):
         return columns_read(self.model, self.partition, self.probe.layers)
 
     @cached_property
-    def made(self) -> list[LayerOutput]:
+    def layer_outputs(self) -> list[LayerOutput]:
         """What each layer makes."""
         return shapes(self.model, self.partition, self.probe.layers)
 

@@ -99,8 +99,8 @@ class _Listing(Tape):
             for e in order
         ]
         roots = [
-            {name: number[id(e)] for name, e in found.items()}
-            for found in (traced.messages, traced.outputs)
+            {name: number[id(e)] for name, e in named.items()}
+            for named in (traced.messages, traced.outputs)
         ]
         sums = {
             name: [type(a).__qualname__, self.methods(type(a)), self.text(vars(a))]

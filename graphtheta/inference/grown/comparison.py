@@ -19,7 +19,7 @@ from graphtheta.inference.forward.on_graph import ModelOnGraph
 from graphtheta.inference.forward.program import program
 from graphtheta.inference.grown.fingerprints import column_hashes, edge_hashes
 from graphtheta.inference.grown.frontier import READ, Changes
-from graphtheta.inference.grown.kept import EarlierValues
+from graphtheta.inference.grown.layer_files import EarlierValues
 from graphtheta.run.checkpoints.tensors import checksum
 from graphtheta.run.job.model_keys import ModelKeys
 from graphtheta.tasks.evaluation.evaluate import NodeEvaluator
@@ -56,17 +56,17 @@ def fingerprints(model: ModelOnGraph, values: bool = True) -> dict[str, np.ndarr
         )
     p = model.partition
     layers = model.probe.layers
-    found = {name: p.node.read(name) for name in DEGREES.values()}
+    by_name = {name: p.node.read(name) for name in DEGREES.values()}
     if not values:
-        return found
+        return by_name
     read = model.columns_read
     of_nodes, of_edges = (
         [name.partition(".")[2] for name in read if name.startswith(f"{kind}.")]
         for kind in ("node", "edge")
     )
-    found[OWN] = column_hashes(p.node, of_nodes)
+    by_name[OWN] = column_hashes(p.node, of_nodes)
     ids = identity(model)
-    return found | {
+    return by_name | {
         EDGES[reverse]: edge_hashes(p, of_edges, ids, reverse) for reverse in directions_of(layers)
     }
 
@@ -117,12 +117,15 @@ def degrees_read_by(model: ModelOnGraph) -> set[str]:
 
 
 def changes_since(
-    kept: EarlierValues, now: dict[str, np.ndarray], degrees_read: set[str], directions: list[bool]
+    earlier: EarlierValues,
+    now: dict[str, np.ndarray],
+    degrees_read: set[str],
+    directions: list[bool],
 ) -> Changes:
     """What differs from the earlier graph.
 
     Args:
-        kept: The earlier graph.
+        earlier: The earlier graph.
         now: Fingerprints; without hashes, edges differ where degrees do.
         degrees_read: Names of the degrees that are values of the node.
         directions: Whether layers read in-edges (False), and out-edges (True).
@@ -130,13 +133,13 @@ def changes_since(
 
     @cache
     def differs(name: str) -> np.ndarray:
-        return kept.differs(name, now[name])
+        return earlier.differs(name, now[name])
 
     if OWN in now:
         return Changes(
             differs(OWN), {reverse: differs(name) for reverse, name in EDGES.items() if name in now}
         )
-    values = ~kept.known
+    values = ~earlier.present
     for name in degrees_read:
         values = values | differs(name)
     return Changes(values, {reverse: differs(DEGREES[reverse]) for reverse in directions})

@@ -39,7 +39,7 @@ from graphtheta.inference.grown.comparison import (
     weights_hash,
 )
 from graphtheta.inference.grown.frontier import READ, changed_rows, needed_rows
-from graphtheta.inference.grown.kept import ROW, EarlierValues, LayerFiles, writing
+from graphtheta.inference.grown.layer_files import ROW, EarlierValues, LayerFiles, writing
 from graphtheta.inference.outputs.formats import OutputRows
 from graphtheta.inference.outputs.predictions import (
     TARGETS,
@@ -91,35 +91,35 @@ class InferenceWork(NamedTuple):
 class _LayerValues:
     """Values that are computed now, and those kept for all other rows."""
 
-    def __init__(self, kept: EarlierValues):
-        self._kept = kept
-        self._found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    def __init__(self, earlier: EarlierValues):
+        self._earlier = earlier
+        self._computed: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def __contains__(self, name: str) -> bool:
-        return name in self._found
+        return name in self._computed
 
     def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
         """Make an array, of which no row is computed yet."""
-        self._found[name] = np.zeros(0, np.int64), np.zeros((0, *shape[1:]), dtype)
+        self._computed[name] = np.zeros(0, np.int64), np.zeros((0, *shape[1:]), dtype)
 
     def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
         """Add rows that were computed; those of edges are in the order in which the view lists
         them.
         """
-        earlier, old = self._found[name]
+        earlier, old = self._computed[name]
         if len(earlier):
             rows = np.concatenate((earlier, rows))
             values = np.concatenate((old, values))
         if np.any(rows[1:] < rows[:-1]):
             order = np.argsort(rows)
             rows, values = rows[order], values[order]
-        self._found[name] = rows, values
+        self._computed[name] = rows, values
 
     def read(self, name: str, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Some rows, not to be changed; a copy in ``out``, contiguous, if it is given."""
-        if name not in self._found:
-            return self._kept.read(name, rows, out)
-        computed, values = self._found[name]
+        if name not in self._computed:
+            return self._earlier.read(name, rows, out)
+        computed, values = self._computed[name]
         if out is None and np.array_equal(computed, rows):
             return values
         at = np.minimum(np.searchsorted(computed, rows), max(len(computed) - 1, 0))
@@ -129,7 +129,7 @@ class _LayerValues:
         out = np.empty((len(rows), *values.shape[1:]), values.dtype) if out is None else out
         out[here] = values[at[here]]
         if not here.all():
-            out[~here] = self._kept.read(name, rows[~here])
+            out[~here] = self._earlier.read(name, rows[~here])
         return out
 
 
@@ -179,10 +179,10 @@ class Grown:
                     program_hash(model),
                 )
                 changes = changes_since(earlier, now, degrees_read_by(model), directions_of(layers))
-            self._kept = earlier
+            self._earlier = earlier
             self._given = changes.values
             self._changed = changed_rows(p, layers, changes)
-        self.new = ~earlier.known
+        self.new = ~earlier.present
         any_change = changes.values | np.logical_or.reduce(list(changes.edges.values()))
         total = model.comm.all_sum(np.array([self.new.sum(), any_change.sum()]))
         self._counts = int(total[0]), int(total[1])
@@ -287,7 +287,7 @@ class Grown:
         with on.setup.scope(), _writing(on, folder) as files:
             passes, layer_values, needed = self._passes(np.ones(p.n_masters, bool), keeps=True)
             out = self._outputs(passes, needed[0] if needed else np.ones(p.n_masters, bool), every)
-            for i, output in enumerate(passes.made):
+            for i, output in enumerate(passes.layer_outputs):
                 for name in (value_name(i), *(sent_name(i, column) for column in output.sent)):
                     values = layer_values.read(name, every)
                     files.create(name, values.shape, values.dtype)
@@ -301,7 +301,7 @@ class Grown:
         hop.
         """
         on = self._on
-        layer_values = _LayerValues(self._kept)
+        layer_values = _LayerValues(self._earlier)
         needed = list[np.ndarray]()
         # values that a layer reads are changed where they were computed one hop before
         sent = Sent(keeps, lambda hop: needed[hop + 1] if hop + 1 < len(needed) else self._given)
@@ -312,11 +312,11 @@ class Grown:
             spill=layer_values,
             blocks=lambda hops: self._blocks(needed, hops),
             sent=sent,
-            made=on.made,
+            layer_outputs=on.layer_outputs,
         )
         carrying = {
             hop.from_end
-            for hop, output in zip(on.probe.layers, passes.made, strict=True)
+            for hop, output in zip(on.probe.layers, passes.layer_outputs, strict=True)
             if output.edges
         }
         needed += needed_rows(
@@ -400,9 +400,9 @@ class Grown:
         # blocks are in the order of rows
         out[fresh] = now[np.searchsorted(at, rows[fresh])]
         if fresh[:n].any():
-            out[~fresh] = self._kept.read(OUTPUTS, rows[~fresh])
+            out[~fresh] = self._earlier.read(OUTPUTS, rows[~fresh])
         else:
-            self._kept.read(OUTPUTS, rows[:n], out[:n])
+            self._earlier.read(OUTPUTS, rows[:n], out[:n])
         return out
 
     def _blocks(self, needed: list[np.ndarray], hops: list[Hop]) -> RowBlocks:
@@ -479,7 +479,7 @@ def keep_layers(model: ModelOnGraph, folder: str | Path) -> None:
             ranks_of(model),
         )
         # their order depends on the workers; they are computed again where they are needed
-        for i, output in enumerate(passes.made):
+        for i, output in enumerate(passes.layer_outputs):
             for name in output.edges:
                 files.remove(edge_name(i, name))
 

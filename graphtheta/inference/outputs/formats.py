@@ -54,11 +54,11 @@ class OutputRows(NamedTuple):
     @property
     def fields(self) -> dict[str, np.ndarray]:
         """What is written after the ids, by name, [n, ...] each."""
-        known = {"class": self.classes, **self.others, "values": self.values}
+        by_name = {"class": self.classes, **self.others, "values": self.values}
         return {
             self.name if name == "values" else name: x
             for name in self.written
-            if (x := known[name]) is not None
+            if (x := by_name[name]) is not None
         }
 
     @property

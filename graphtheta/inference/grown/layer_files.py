@@ -102,7 +102,7 @@ class LayerFiles(ArrayFiles):
         )
         self._hashes = {name: x.hash for name, x in listed.items()}
         # ranks that were looked up last, and their rows: layers often have the same senders
-        self._found = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._last_lookup = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
         super().create(name, shape, dtype)
@@ -116,9 +116,9 @@ class LayerFiles(ArrayFiles):
         """The rows that an array has for nodes with some ranks."""
         if self._hashes.get(name):
             return ranks
-        asked, rows = self._found
+        asked, rows = self._last_lookup
         if not np.array_equal(asked, ranks):
-            self._found = ranks, (rows := self.read(ROW, ranks))
+            self._last_lookup = ranks, (rows := self.read(ROW, ranks))
         return rows
 
     def _copy(self, name: str, rows: np.ndarray, out: np.ndarray) -> None:
@@ -263,7 +263,7 @@ class EarlierValues:
 
     Attributes:
         n_nodes: Nodes of the graph that the values are those of.
-        known: Whether the folder has values of a node, [n] bool.
+        present: Whether the folder has values of a node, [n] bool.
 
     Raises:
         FormatError: The folder holds no complete values, or is damaged.
@@ -299,8 +299,8 @@ class EarlierValues:
             (k for k, files in enumerate(self._files) if files.has("ids", hashes, ranks)), None
         )
         self._same = None if same is None else self._files[same]
-        self.known = ranks < (0 if same is None else mark.parts[same]["ids"].shape[0])
-        self._rest = ~self.known
+        self.present = ranks < (0 if same is None else mark.parts[same]["ids"].shape[0])
+        self._rest = ~self.present
         if same is None or len(self._files) > 1:
             self._part = np.full(len(ids), same or 0, np.int32)
             self._rank = ranks.copy()
@@ -328,7 +328,7 @@ class EarlierValues:
                 nodes = rest[mine]
                 self._part[nodes] = k
                 self._rank[nodes] = rows
-                self.known[nodes] = True
+                self.present[nodes] = True
 
     def differs(self, name: str, values: np.ndarray) -> np.ndarray:
         """Where values differ from those that are kept, or there are none, [n] bool.
@@ -341,8 +341,8 @@ class EarlierValues:
             FormatError: A row is damaged.
         """
         equal = self._same is not None and self._same.has(name, row_hashes(values), self._ranks)
-        out = ~self.known
-        rows = np.flatnonzero(self.known & self._rest if equal else self.known)
+        out = ~self.present
+        rows = np.flatnonzero(self.present & self._rest if equal else self.present)
         out[rows] = self.read(name, rows) != values[rows]
         return out
 
