@@ -138,7 +138,7 @@ def larger(
     held = skeleton(job, drawn.graph)
     parameters = sum(p.value.nbytes for p in held.prepared.model.parameters())
     points = simulated(
-        held=held,
+        skeleton=held,
         jobs=[job],
         workers=[1, *workers],
         cluster=cluster,

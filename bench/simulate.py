@@ -159,7 +159,7 @@ def check(options: Any) -> list[dict[str, Any]]:
             # a rank has a link of its own, though all share this machine
             cluster = Cluster.of(speed, latency, options.ranks * bandwidth)
             (point,) = simulated(
-                held=held[case],
+                skeleton=held[case],
                 jobs=[jobs[case]],
                 workers=[options.ranks],
                 cluster=cluster,

@@ -289,7 +289,7 @@ def limits(trainer: gt.Trainer, keys: dict, rate: float, bandwidth: float) -> di
     work = work_of(held, view, placed)
     total = work.load.total
     updated = UPDATE_PASSES * held.probe.parameters * np.dtype(job.dtype).itemsize
-    copies = work.searched and copies_features(held, work.found)
+    copies = work.searched and copies_features(held, work.dry_run)
     copied = 2 * held.feature_bytes * int(work.nodes.sum()) if copies else 0
     bytes_of = {
         "sums over edges": total[EDGES],

@@ -16,7 +16,7 @@ from graphtheta.base.wording import did_you_mean
 from graphtheta.engine.runtime.start import Program, launched, start
 from graphtheta.engine.strategy.registry import AUTO
 from graphtheta.errors import ConfigError, MemoryLimitError
-from graphtheta.inspect.planning.machine import known, machine
+from graphtheta.inspect.planning.machine import machine, recorded_speed
 from graphtheta.inspect.planning.plan import MODES, Row, planned
 from graphtheta.inspect.planning.report import MORE_WORKERS, Limit, refusal, report
 from graphtheta.inspect.planning.skeleton import SAMPLED_VIEWS, Skeleton, skeleton
@@ -81,7 +81,7 @@ def plan(argv: list[str], ready: bool = False) -> Program:
         comm = start()
         start_logging(jobs[0].log_level, comm.rank, 1)
         graph = with_structural_features(jobs[0], load_graph(jobs[0]), comm)
-        again = not ready and (options.recalibrate or known() is None)
+        again = not ready and (options.recalibrate or recorded_speed() is None)
         speed = machine(options.recalibrate and not ready)
 
         lines: dict[str, None] = {}
@@ -93,7 +93,7 @@ def plan(argv: list[str], ready: bool = False) -> Program:
                 ways, why = settled(sketch, same)
                 lines.update(why)
                 rows += planned(
-                    held=sketch,
+                    skeleton=sketch,
                     jobs=ways,
                     workers=workers,
                     machine=speed,
@@ -231,15 +231,17 @@ def alike(jobs: Sequence[Job]) -> list[list[Job]]:
     return list(groups.values())
 
 
-def settled(held: Skeleton, jobs: Sequence[Job]) -> tuple[list[Job], dict[str, None]]:
+def settled(sketch: Skeleton, jobs: Sequence[Job]) -> tuple[list[Job], dict[str, None]]:
     """The jobs, with the strategies that strategy=auto chooses, and lines that say why, each once.
 
     Args:
-        held: One of the jobs without features.
+        sketch: One of the jobs without features.
         jobs: Differ from it in keys of the strategy and the partition.
     """
-    made = [held.chosen(job) if job.strategy == AUTO else Choice(job, reason="") for job in jobs]
-    return [job for job, _ in made], {reason: None for _, reason in made if reason}
+    chosen = [
+        sketch.chosen(job) if job.strategy == AUTO else Choice(job, reason="") for job in jobs
+    ]
+    return [job for job, _ in chosen], {reason: None for _, reason in chosen if reason}
 
 
 def numbers(name: str, text: str) -> list[int]:

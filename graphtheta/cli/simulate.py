@@ -66,12 +66,12 @@ def simulate(argv: list[str]) -> Program:
         cluster = _cluster(options)
         points: list[Point] = []
         for same in alike(jobs):
-            held = skeleton(same[0], graph)
-            ways, why = settled(held, same)
+            sketch = skeleton(same[0], graph)
+            ways, why = settled(sketch, same)
             for line in why:
                 say(line)
             points += simulated(
-                held=held,
+                skeleton=sketch,
                 jobs=ways,
                 workers=workers,
                 cluster=cluster,

@@ -292,7 +292,7 @@ def test_workers_share_what_one_takes_longer_for() -> None:
         messages=none,
         collectives=none,
         seconds=np.array([0.5, 0.6]),
-        held=none,
+        n_bytes=none,
         hits=0,
         misses=0,
         macrobatch=1,
@@ -383,7 +383,7 @@ def test_a_plan_is_made_in_a_process_that_compiles_and_measures_nothing(
 ) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr("graphtheta.cli.plan.machine", lambda again: MACHINE)
-    monkeypatch.setattr("graphtheta.cli.plan.known", lambda: speed)
+    monkeypatch.setattr("graphtheta.cli.plan.recorded_speed", lambda: speed)
     monkeypatch.setattr(jit, "n_compiled", lambda: compiled)
     monkeypatch.setattr(
         subprocess,

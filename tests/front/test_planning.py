@@ -444,7 +444,7 @@ def test_report_recommends_the_shortest_epoch_that_fits() -> None:
 
 def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     monkeypatch.setattr("graphtheta.cli.plan.machine", lambda again: SPEED)
-    monkeypatch.setattr("graphtheta.cli.plan.known", lambda: SPEED)
+    monkeypatch.setattr("graphtheta.cli.plan.recorded_speed", lambda: SPEED)
     # other tests have
     monkeypatch.setattr("graphtheta.ops.compile.jit.n_compiled", lambda: 0)
     return main(["plan", "--dataset", "ring:n=64", "--backend", "reference", *words])

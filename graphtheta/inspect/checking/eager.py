@@ -234,20 +234,20 @@ def _taken(
     rows = np.unique(edges.dst)
     ends = [_ended(accumulator, message, order[edges.dst[order] == row]) for row in rows]
     parts = accumulator.turns(message.shape[1:], message.dtype, 0).parts
-    found = {}
+    totals = {}
     for part, (dims, dtype) in parts.items():
         last = [end[part] for end in ends]
         total = np.zeros((space.n, *dims), dtype)
         for row, x in zip(rows, last, strict=True):
             total[row] = x.value[0]
-        found[part] = Var(total, space)
+        totals[part] = Var(total, space)
         current().add(
             "totals_in_order",
             last,
-            [found[part]],
+            [totals[part]],
             lambda gs: [gs[0][row : row + 1] for row in rows],
         )
-    return found
+    return totals
 
 
 def _ended(accumulator: Ordered, message: Any, at: np.ndarray) -> dict[str, Any]:

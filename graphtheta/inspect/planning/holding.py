@@ -25,21 +25,21 @@ GRADIENTS = 2
 
 
 def largest_bound(
-    job: Job, held: Skeleton, placement: Placement, works: Sequence[ViewWork]
+    job: Job, skeleton: Skeleton, placement: Placement, works: Sequence[ViewWork]
 ) -> MemoryBound:
     """Bytes by purpose of the worker that needs most, for the largest of some views.
 
     Args:
         job: The job, with its mode.
-        held: The job without features.
+        skeleton: The job without features.
         placement: The workers.
         works: The views.
     """
-    parts = partition_bytes(held, placement)
+    parts = partition_bytes(skeleton, placement)
     bounds = [
         _bound(
             job=job,
-            held=held,
+            skeleton=skeleton,
             placement=placement,
             work=work,
             rank=rank,
@@ -51,12 +51,12 @@ def largest_bound(
     return max(bounds, key=lambda bound: bound.total)
 
 
-def partition_bytes(held: Skeleton, placement: Placement) -> np.ndarray:
+def partition_bytes(skeleton: Skeleton, placement: Placement) -> np.ndarray:
     """What ``Partition.nbytes`` returns on each worker after it is built, [size]."""
-    p = held.partition
+    p = skeleton.partition
     size = placement.size
     masters, edges = (np.bincount(x, minlength=size) for x in (placement.owners, placement.workers))
-    node, edge = _column_bytes(held)
+    node, edge = _column_bytes(skeleton)
     core = p.relations[EDGE].blocks[0]
     topology = ID_BYTES + sum(x.itemsize for x in (core.in_src, core.out_dst, core.out_edge))
     # four blocks have one bound more than rows, at each of both ends
@@ -71,16 +71,18 @@ def partition_bytes(held: Skeleton, placement: Placement) -> np.ndarray:
     return n_bytes
 
 
-def _column_bytes(held: Skeleton) -> tuple[float, float]:
+def _column_bytes(skeleton: Skeleton) -> tuple[float, float]:
     """Bytes of the columns of a node and of an edge."""
-    p = held.partition
-    return p.node.nbytes / max(p.n_nodes, 1) + held.feature_bytes, p.edge.nbytes / max(p.n_edges, 1)
+    p = skeleton.partition
+    return p.node.nbytes / max(p.n_nodes, 1) + skeleton.feature_bytes, p.edge.nbytes / max(
+        p.n_edges, 1
+    )
 
 
 def _bound(
-    job: Job, held: Skeleton, placement: Placement, work: ViewWork, rank: int, partition: int
+    job: Job, skeleton: Skeleton, placement: Placement, work: ViewWork, rank: int, partition: int
 ) -> MemoryBound:
-    node, edge = _column_bytes(held)
+    node, edge = _column_bytes(skeleton)
     mirrors, edges, sent = (
         max((int(x[rank]) for x in each), default=0)
         for each in (
@@ -100,35 +102,35 @@ def _bound(
         edge_bytes=edge,
     )
     # a dry run over levels of known sizes has sums and products in the order of the step
-    stored = replace(work.found, node_width=_stored_width(held, work), deferred_width=0)
-    scored = held.prepared.kind.scored()
+    stored = replace(work.dry_run, node_width=_stored_width(skeleton, work), deferred_width=0)
+    scored = skeleton.prepared.kind.scored()
     bound, values = (
         memory_of(
             job=job,
             partition_bytes=partition,
             extent=extent,
-            found=dry_run,
+            dry_run=dry_run,
             rank=rank,
             size=placement.size,
             scored=scored,
             gradients=GRADIENTS,
         )
-        for dry_run in (work.found, stored)
+        for dry_run in (work.dry_run, stored)
     )
     bound = replace(bound, views=bound.views if work.searched else 0, values=values.values)
     with backend_scope(job.backend):
-        return bound if _in_chunks(work.found) else replace(bound, chunks=0)
+        return bound if _in_chunks(work.dry_run) else replace(bound, chunks=0)
 
 
-def _stored_width(held: Skeleton, work: ViewWork) -> int:
+def _stored_width(skeleton: Skeleton, work: ViewWork) -> int:
     """Numbers per row that a step stores: copied features and results."""
-    numbers = held.stored([share.counts for share in work.shares])
+    numbers = skeleton.stored([share.counts for share in work.shares])
     copied = (
-        held.feature_bytes / np.dtype(held.job.dtype).itemsize
-        if work.searched and copies_features(held, work.found)
+        skeleton.feature_bytes / np.dtype(skeleton.job.dtype).itemsize
+        if work.searched and copies_features(skeleton, work.dry_run)
         else 0.0
     )
-    return round(copied + numbers.learned + numbers.constant + held.density * numbers.sparse)
+    return round(copied + numbers.learned + numbers.constant + skeleton.density * numbers.sparse)
 
 
 def _in_chunks(dry_run: Probe) -> bool:

@@ -145,7 +145,7 @@ def machine(again: bool = False) -> Machine:
     Args:
         again: Measure it anew.
     """
-    speed = None if again else known()
+    speed = None if again else recorded_speed()
     if speed is None:
         speed = measured()
         with suppress(OSError):
@@ -153,7 +153,7 @@ def machine(again: bool = False) -> Machine:
     return speed
 
 
-def known() -> Machine | None:
+def recorded_speed() -> Machine | None:
     """The speed of this machine if it has been measured."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         return read(_stored())

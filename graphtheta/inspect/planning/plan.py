@@ -105,7 +105,7 @@ class Row:
 
 
 def planned(
-    held: Skeleton,
+    skeleton: Skeleton,
     jobs: Sequence[Job],
     workers: Sequence[int],
     machine: Machine,
@@ -119,7 +119,7 @@ def planned(
     """Predict a job in several ways, in this process, without running it.
 
     Args:
-        held: A job without features.
+        skeleton: A job without features.
         jobs: The job, with other strategies, partitioners and keys of these.
         workers: Numbers of workers.
         machine: Speed of the machines.
@@ -141,16 +141,16 @@ def planned(
     sampled: dict[str, Sampled] = {}
     for job in jobs:
         if job.strategy not in sampled:
-            sampled[job.strategy] = held.sampled(job, views)
+            sampled[job.strategy] = skeleton.sampled(job, views)
     placed: dict[tuple[int, str, str], tuple[Pair, Placement]] = {}
     for job in jobs:
         for size in workers:
             key = size, job.partitioner, job.masters
             if key not in placed:
-                placed[key] = _placed(job, held, size)
+                placed[key] = _placed(job, skeleton, size)
             way = _Way(
                 job,
-                held,
+                skeleton,
                 sampled[job.strategy],
                 *placed[key],
                 machine,
@@ -164,15 +164,15 @@ def planned(
     return rows
 
 
-def _placed(job: Job, held: Skeleton, size: int) -> tuple[Pair, Placement]:
+def _placed(job: Job, skeleton: Skeleton, size: int) -> tuple[Pair, Placement]:
     """The pair that divides the graph among some workers, and the division."""
     work = Training(job.hops, job.hidden, job.epochs, job.seed)
     pair = (
-        choose(held.graph, size, work)
+        choose(skeleton.graph, size, work)
         if job.partitioner == AUTO
         else pair_of(job.partitioner, job.masters)
     )
-    return pair, Placement.of(held.graph, size, pair.partitioner, pair.masters, job.seed)
+    return pair, Placement.of(skeleton.graph, size, pair.partitioner, pair.masters, job.seed)
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class _Way:
     """A job on some workers, before its mode is chosen."""
 
     job: Job
-    held: Skeleton
+    skeleton: Skeleton
     sampled: Sampled
     pair: Pair
     placement: Placement
@@ -195,9 +195,9 @@ class _Way:
         """A row for each mode."""
         size = self.placement.size
         works = (
-            [exchanged(self.held, self.job, self.pair, size)]
+            [exchanged(self.skeleton, self.job, self.pair, size)]
             if self.job.exchange != EXACT and size > 1
-            else [work_of(self.held, view, self.placement) for _, view in self.sampled.views]
+            else [work_of(self.skeleton, view, self.placement) for _, view in self.sampled.views]
         )
         one = self.job.strategy == "global" or size == 1
         for mode in [""] if one else modes:
@@ -219,7 +219,7 @@ class _Way:
             else views * np.mean([(work.sent, work.messages) for work in works], axis=0)
         )
         summed = groups * np.array(
-            reduced(self.held.order, list(self.held.prepared.model.parameters()), size)
+            reduced(self.skeleton.order, list(self.skeleton.prepared.model.parameters()), size)
         )
         each_view = [float(self.machine.compute(load, self.together).max()) for load in loads]
         # independent workers wait for the one with the largest view of a group
@@ -227,14 +227,14 @@ class _Way:
         compute = groups * float(
             np.mean([max(each_view[i : i + side]) for i in range(0, len(works), side)])
         )
-        most = largest_bound(job, self.held, self.placement, works)
+        most = largest_bound(job, self.skeleton, self.placement, works)
         memory = self._memory(most)
         rehearsal = self._rehearsed(job, works, memory)
         built = np.array([rehearsal.sent, rehearsal.messages]) * (views / rehearsal.views)
         build = self._build(rehearsal)
         sent, messages = moved + summed
         counted = min(len(works), rehearsal.views if works[0].searched and size > 1 else views)
-        sums = 0 if alone else views * self.held.sums
+        sums = 0 if alone else views * self.skeleton.sums
         transfer, carried = (
             self.machine.transfer(sent, x, self.together, n) if size > 1 else 0.0
             for x, n in ((messages, sums), (0 * messages, 0))
@@ -245,7 +245,7 @@ class _Way:
             workers=size,
             partitioner=self.pair.partitioner,
             masters=self.pair.masters,
-            memory=memory + int(rehearsal.held.max()),
+            memory=memory + int(rehearsal.n_bytes.max()),
             bound=most,
             steps=-(-views // each),
             views=views,
@@ -266,23 +266,23 @@ class _Way:
 
     def _memory(self, most: MemoryBound) -> int:
         """Bytes of the worker that needs most, without caches and macrobatches."""
-        process = self.held.process
+        process = self.skeleton.process
         sampled = self.sampled
-        held = self.held
+        skeleton = self.skeleton
         # one worker reads the features from the array of the graph, unless it rounds them
         shares = (
             self.placement.size == 1
-            and "x" in held.blank
-            and not held.job.embedding
-            and held.partition.node.column("x").dtype == held.graph.x.dtype
-            and not is_short(held.partition.node.column("x"))
+            and "x" in skeleton.blank
+            and not skeleton.job.embedding
+            and skeleton.partition.node.column("x").dtype == skeleton.graph.x.dtype
+            and not is_short(skeleton.partition.node.column("x"))
         )
-        made = most.partition - shares * held.blank.get("x", 0) * held.graph.n_nodes
+        part_bytes = most.partition - shares * skeleton.blank.get("x", 0) * skeleton.graph.n_nodes
         # the graph is freed before the first step; then free memory is kept for the next arrays
         return max(
             process.loading,
-            process.building + made,
-            process.holding + made + sampled.peak,
+            process.building + part_bytes,
+            process.holding + part_bytes + sampled.peak,
             process.base + sampled.libraries + round(SLACK * most.total),
         ) + (MESSAGE_BYTES if self.placement.size > 1 else 0)
 
@@ -299,7 +299,7 @@ class _Way:
                 messages=none,
                 collectives=none,
                 seconds=none + self.sampled.seconds,
-                held=none,
+                n_bytes=none,
                 hits=0,
                 misses=0,
                 macrobatch=1,
@@ -310,7 +310,7 @@ class _Way:
         views = self.sampled.steps if ahead else self.views
         fewer = min(size, self.rehearsed or size)
         rehearsal = rehearse(
-            held=self.held,
+            skeleton=self.skeleton,
             job=job,
             pair=self.pair,
             size=fewer,
@@ -347,10 +347,10 @@ class _Way:
         if alone:
             return (size - 1) / size * fewer / (fewer - 1)
         placement = Placement.of(
-            self.held.graph, fewer, self.pair.partitioner, self.pair.masters, self.job.seed
+            self.skeleton.graph, fewer, self.pair.partitioner, self.pair.masters, self.job.seed
         )
         before = sum(
-            work_of(self.held, view, placement).sent.sum() for _, view in self.sampled.views
+            work_of(self.skeleton, view, placement).sent.sum() for _, view in self.sampled.views
         )
         return float(sum(work.sent.sum() for work in works) / max(before, 1))
 

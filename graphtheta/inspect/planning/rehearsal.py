@@ -66,7 +66,7 @@ class Rehearsal:
         collectives: Those of the messages that are collectives, of which there are as many on any
             number of workers, [size] int64.
         seconds: Processor seconds of each worker, on one thread, without those of messages, [size].
-        held: Bytes of caches and macrobatches of each worker, [size] int64.
+        n_bytes: Bytes of caches and macrobatches of each worker, [size] int64.
         hits, misses: Rows of all workers that caches held, and that they did not.
         macrobatch: Groups of views that are expanded together.
     """
@@ -76,7 +76,7 @@ class Rehearsal:
     messages: np.ndarray
     collectives: np.ndarray
     seconds: np.ndarray
-    held: np.ndarray
+    n_bytes: np.ndarray
     hits: int
     misses: int
     macrobatch: int
@@ -109,7 +109,7 @@ class Rehearsal:
             messages=np.full(size, messages),
             collectives=np.full(size, round(groups * self.collectives.max())),
             seconds=np.full(size, groups * seconds),
-            held=np.full(size, self.held.max()),
+            n_bytes=np.full(size, self.n_bytes.max()),
             hits=self.hits,
             misses=self.misses,
             macrobatch=self.macrobatch,
@@ -117,7 +117,7 @@ class Rehearsal:
 
 
 def rehearse(
-    held: Skeleton,
+    skeleton: Skeleton,
     job: Job,
     pair: Pair,
     size: int,
@@ -129,7 +129,7 @@ def rehearse(
     """Make the first views of the first epoch.
 
     Args:
-        held: A job without features.
+        skeleton: A job without features.
         job: The same job with other keys of the strategy, and its mode.
         pair: Divides the graph.
         size: Number of workers.
@@ -145,7 +145,7 @@ def rehearse(
         run_simulated(
             size,
             _worker,
-            held=held,
+            skeleton=skeleton,
             job=job,
             pair=pair,
             views=views,
@@ -154,14 +154,14 @@ def rehearse(
             warm=warm,
         )
     )
-    made, sent, messages, collectives, seconds, n_bytes, hits, misses, macrobatch = figures.T
+    n_views, sent, messages, collectives, seconds, n_bytes, hits, misses, macrobatch = figures.T
     return Rehearsal(
-        views=int(made[0]),
+        views=int(n_views[0]),
         sent=sent.astype(np.int64),
         messages=messages.astype(np.int64),
         collectives=collectives.astype(np.int64),
         seconds=seconds,
-        held=n_bytes.astype(np.int64),
+        n_bytes=n_bytes.astype(np.int64),
         hits=int(hits.sum()),
         misses=int(misses.sum()),
         macrobatch=int(macrobatch[0]),
@@ -184,7 +184,7 @@ class _Posts(Working):
 
 def _worker(
     inner: Comm,
-    held: Skeleton,
+    skeleton: Skeleton,
     job: Job,
     pair: Pair,
     views: int,
@@ -200,8 +200,8 @@ def _worker(
     independent = job.mode == "independent" and comm.size > 1
     each = job.views_of_a_step(comm.size)
 
-    def made() -> tuple[Training, Reuse]:
-        assembly, strategy = _strategy(comm, held, job, pair)
+    def new_training() -> tuple[Training, Reuse]:
+        assembly, strategy = _strategy(comm, skeleton, job, pair)
         reuse = Reuse.of(job, strategy, each, independent, room)
         training = training_of(
             assembly,
@@ -213,14 +213,14 @@ def _worker(
         )
         return training, reuse
 
-    training, reuse = made()
+    training, reuse = new_training()
     n = min(-(-views // each) * each, training.strategy.steps_per_epoch)
     # loads kernels and code, and fills caches
     _timed(comm, training, *((0, n) if warm else (1, min(each, n))))
     again = warm or (reuse.macrobatches is None and not reuse.caches.nbytes)
     if not again:
         # empty caches, and macrobatches that begin with the epoch
-        training, reuse = made()
+        training, reuse = new_training()
     before = comm.ledger.snapshot()
     to_others = _to_others(comm)
     counts = np.array(reuse.caches.counts())
@@ -286,54 +286,56 @@ class ForRehearsal(Purpose):
     """A job is put together to make views of a graph without features.
 
     Attributes:
-        held: The job without features.
+        skeleton: The job without features.
         pair: Divides the graph.
     """
 
-    held: Skeleton
+    skeleton: Skeleton
     pair: Pair
 
     def division(self, prepared: Prepared, comm: Comm) -> Division:
         job = prepared.job
         part = divide(job, prepared.graph, self.pair, comm_of_views(job, comm), comm)
-        partition = self.held.blanked(part)
+        partition = self.skeleton.blanked(part)
         x = partition.node.column("x") if "x" in partition.node else None
         return self.pair, partition, (x,) if isinstance(x, BlankTable) else (), ()
 
     def passes(self, prepared: Prepared, partition: Partition) -> Passes:
-        held = self.held
+        skeleton = self.skeleton
         cached = with_cached_columns(prepared.job, partition)
-        return cached, held.settings, held.saving, held.probe
+        return cached, skeleton.settings, skeleton.saving, skeleton.probe
 
 
-def _strategy(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> tuple[Assembly, Strategy]:
-    prepared = replace(held.prepared, job=job, kind=copy(held.prepared.kind))
-    assembly = assemble(prepared, comm, ForRehearsal(held, pair))
+def _strategy(comm: Comm, skeleton: Skeleton, job: Job, pair: Pair) -> tuple[Assembly, Strategy]:
+    prepared = replace(skeleton.prepared, job=job, kind=copy(skeleton.prepared.kind))
+    assembly = assemble(prepared, comm, ForRehearsal(skeleton, pair))
     with assembly.scope():
         return assembly, build_strategy(
             job=job,
             graph=prepared.graph,
             partition=assembly.partition,
-            layers=held.probe.layers,
+            layers=skeleton.probe.layers,
             task=prepared.task(assembly.partition),
-            precomputed=held.saving is not None,
+            precomputed=skeleton.saving is not None,
         )
 
 
-def exchanged(held: Skeleton, job: Job, pair: Pair, size: int) -> ViewWork:
+def exchanged(skeleton: Skeleton, job: Job, pair: Pair, size: int) -> ViewWork:
     """The view of the first epoch of a job whose halo exchange changes views, as the workers have
     it.
 
     Args:
-        held, job, pair, size: As for ``rehearse``.
+        skeleton, job, pair, size: As for ``rehearse``.
 
     Raises:
         GraphThetaError: Job and graph do not fit together.
     """
-    each = run_simulated(size, _levels, held, job, pair)
+    each = run_simulated(size, _levels, skeleton, job, pair)
     nodes = np.array([n for n, _ in each])
     levels = [own for _, own in each]
-    return divided(held, [_share(*same) for same in zip(*levels, strict=True)], None, nodes, False)
+    return divided(
+        skeleton, [_share(*same) for same in zip(*levels, strict=True)], None, nodes, False
+    )
 
 
 class _Level(NamedTuple):
@@ -348,9 +350,9 @@ class _Level(NamedTuple):
     counts: Counts
 
 
-def _levels(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> tuple[int, list[_Level]]:
+def _levels(comm: Comm, skeleton: Skeleton, job: Job, pair: Pair) -> tuple[int, list[_Level]]:
     """Rows and levels of a worker."""
-    _, strategy = _strategy(comm, held, job, pair)
+    _, strategy = _strategy(comm, skeleton, job, pair)
     view = strategy.batch(0, 0)
     return view.space.n, [
         _Level(

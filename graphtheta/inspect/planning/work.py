@@ -99,7 +99,7 @@ class ViewWork:
         sent, messages: Bytes and messages of halo moves, [size] int64.
         shares: The levels of the summing supersteps, in their order.
         nodes: Rows of the view by owner, [size].
-        found: Dry run of the model over levels of this size.
+        dry_run: Dry run of the model over levels of this size.
         searched: Whether building the view lists its edges; the whole graph is used as it is.
     """
 
@@ -109,7 +109,7 @@ class ViewWork:
     messages: np.ndarray
     shares: list[Share]
     nodes: np.ndarray
-    found: Probe
+    dry_run: Probe
     searched: bool
 
 
@@ -257,7 +257,7 @@ def _add_sweeps(
     loads.add({PASSES: sweeps, EXPRESSIONS: sweeps * len(phase.order)})
 
 
-def copies_features(held: Skeleton, dry_run: Probe) -> bool:
+def copies_features(skeleton: Skeleton, dry_run: Probe) -> bool:
     """Whether a view copies the rows of the features: sums, fused loops and, if they are wide,
     products read them where they are stored, other operations copies.
     """
@@ -265,7 +265,7 @@ def copies_features(held: Skeleton, dry_run: Probe) -> bool:
     if first is None or first.name == "gather":
         return False
     least = WIDE if is_product(first) else LINE if fuses(first) else inf
-    return held.density < 1 or held.feature_bytes < least
+    return skeleton.density < 1 or skeleton.feature_bytes < least
 
 
 def fuses(o: Operation) -> bool:

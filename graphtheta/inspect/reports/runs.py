@@ -218,8 +218,8 @@ def best_row(rows: list[dict[str, Any]], metric: str) -> dict[str, Any]:
     ones that of the smallest validation loss, as in training.
     """
     name = next((n for n in (f"val_{metric}", f"train_{metric}") if n in rows[0]), "loss")
-    known = METRICS.get(metric)
-    smaller = name.endswith("loss") or (known is not None and known.smaller_is_better)
+    definition = METRICS.get(metric)
+    smaller = name.endswith("loss") or (definition is not None and definition.smaller_is_better)
 
     def rank(value: Any, smaller: bool) -> float:
         if type(value) not in (int, float) or isnan(value):

@@ -75,7 +75,7 @@ class Point:
 
 
 def simulated(
-    held: Skeleton,
+    skeleton: Skeleton,
     jobs: Sequence[Job],
     workers: Sequence[int],
     cluster: Cluster,
@@ -88,7 +88,7 @@ def simulated(
     """Count a job on several numbers of workers, in this process.
 
     Args:
-        held: A job without features.
+        skeleton: A job without features.
         jobs: The job, with other strategies, partitioners and keys of these.
         workers: Numbers of workers.
         cluster: Speed of the machines.
@@ -102,9 +102,9 @@ def simulated(
     """
     points = []
     for job in jobs:
-        one = planned(held, [job], [1], cluster, views=views)[0]
+        one = planned(skeleton, [job], [1], cluster, views=views)[0]
         rows = planned(
-            held=held,
+            skeleton=skeleton,
             jobs=[job],
             workers=[p for p in workers if p > 1],
             machine=cluster,

@@ -177,13 +177,13 @@ class RunSetup(Measured):
         """A new optimiser."""
         job = self.job
         decay = self.kind.weight_decay if job.weight_decay == "auto" else job.weight_decay
-        found = rates(
+        by_option = rates(
             self.model,
             self.parameters,
             self.choices.groups or {},
             {"lr": job.lr, "weight_decay": float(decay)},
         )
-        lr, decays = found["lr"], found["weight_decay"]
+        lr, decays = by_option["lr"], by_option["weight_decay"]
         if job.optimiser == "sgd":
             return SGD(self.parameters, lr, decays, momentum=job.momentum)
         if job.optimiser == "rmsprop":
@@ -282,7 +282,7 @@ def build(
     strategy_line = ""
     if job.strategy == AUTO:
         job, strategy_line = with_strategy(
-            prepared=prepared, partition=partition, found=assembly.probe, task=task, comm=comm
+            prepared=prepared, partition=partition, probe=assembly.probe, task=task, comm=comm
         )
         assembly = replace(assembly, job=job)
         assembly.kind.job = job
@@ -292,7 +292,7 @@ def build(
         job=job,
         partition_bytes=partition.nbytes(),
         extent=Extent.of(partition),
-        found=assembly.probe,
+        dry_run=assembly.probe,
         rank=comm.rank,
         size=comm.size,
         scored=prepared.kind.scored(),
@@ -352,7 +352,7 @@ def memory_of(
     job: Job,
     partition_bytes: int,
     extent: Extent,
-    found: Probe,
+    dry_run: Probe,
     rank: int,
     size: int,
     scored: PairCounts,
@@ -364,7 +364,7 @@ def memory_of(
         job: The job.
         partition_bytes: Bytes of the worker's part.
         extent: What the worker computes at a time.
-        found: Dry run of the model.
+        dry_run: Dry run of the model.
         rank, size: The worker, and the number of workers.
         scored, gradients: Arguments of ``memory_bound``.
     """
@@ -375,7 +375,7 @@ def memory_of(
     return memory_bound(
         partition_bytes=partition_bytes,
         extent=extent,
-        probe=found,
+        probe=dry_run,
         itemsize=np.dtype(job.dtype).itemsize,
         fanout=fanout,
         in_flight=in_flight,

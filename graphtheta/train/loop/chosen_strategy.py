@@ -200,14 +200,14 @@ def memory_of_machines(comm: Comm) -> int:
 
 
 def with_strategy(
-    prepared: Prepared, partition: Partition, found: Probe, task: Task, comm: Comm
+    prepared: Prepared, partition: Partition, probe: Probe, task: Task, comm: Comm
 ) -> Choice:
     """The choice of a job with ``strategy=auto``. A run that is resumed goes on as it began.
 
     Args:
         prepared: The job, its graph and its kind of task.
         partition: The graph on the workers.
-        found: Dry run of the model.
+        probe: Dry run of the model.
         task: The objective.
         comm: The workers.
 
@@ -217,7 +217,7 @@ def with_strategy(
     choice = _recorded(job, comm)
     if choice is None:
         facts = facts_of(prepared, partition, task, memory_of_machines(comm))
-        choice = choose_strategy(job, found, facts)
+        choice = choose_strategy(job, probe, facts)
     if all(map(job.is_default, ASKING)):
         return choice
     # the name of the folder does not depend on the choice
@@ -235,23 +235,23 @@ def _recorded(job: Job, comm: Comm) -> Choice | None:
     path = Path(job.folder, JOB_FILE)
     with comm.agreed():
         if comm.rank == 0 and path.is_file():
-            found = read_keys(path)
-            keys = {key: found[key] for key in CHOSEN if key in found}
+            recorded = read_keys(path)
+            keys = {key: recorded[key] for key in CHOSEN if key in recorded}
     keys = comm.broadcast(keys)
     if not keys or keys.get("strategy") == AUTO:
         return None
     return Choice(job.change(**keys), f"strategy={AUTO}: as the run in {job.folder} began")
 
 
-def choose_strategy(job: Job, found: Probe, facts: Facts) -> Choice:
+def choose_strategy(job: Job, probe: Probe, facts: Facts) -> Choice:
     """Choose strategy, batch size and fan-out.
 
     Args:
         job: A job with ``strategy=auto``.
-        found: Dry run of the model.
+        probe: Dry run of the model.
         facts: The same on all workers.
     """
-    ways = list(_ways(job, found, facts))
+    ways = list(_ways(job, probe, facts))
     limit = MEMORY_SHARE * facts.memory
     whole = ways[0]
     fitting = [way for way in ways if way.memory <= limit]
@@ -312,15 +312,15 @@ def _reason(
     )
 
 
-def _ways(job: Job, found: Probe, facts: Facts) -> Iterator[Way]:
+def _ways(job: Job, probe: Probe, facts: Facts) -> Iterator[Way]:
     """The whole graph, and then mini-batches."""
-    n_hops = depth(found.layers)
+    n_hops = depth(probe.layers)
     forward = _seconds(
         job=job,
-        found=found,
+        probe=probe,
         facts=facts,
         rows=[facts.nodes] * (n_hops + 1),
-        edges=[facts.edges * _directions(found)] * n_hops,
+        edges=[facts.edges * _directions(probe)] * n_hops,
     )
     evaluation = EVALUATED * forward / job.eval_every
     yield Way(
@@ -328,16 +328,16 @@ def _ways(job: Job, found: Probe, facts: Facts) -> Iterator[Way]:
         batch=facts.targets,
         steps=1,
         seconds=PASSES * forward + evaluation,
-        memory=_memory(job, found, facts.nodes),
+        memory=_memory(job, probe, facts.nodes),
     )
     # one of all targets is worth it where these are few
     for size in (*(size for size in BATCH_SIZES if size < facts.targets), facts.targets):
         steps = ceil(facts.targets / size)
-        for sampled in (0, FANOUT) if _may_sample(found) else (0,):
-            rows, edges = _neighbourhood(found, facts, size, sampled)
-            listed = (LISTED * sum(edges) + PHASE * len(found.layers)) / FLOPS
+        for sampled in (0, FANOUT) if _may_sample(probe) else (0,):
+            rows, edges = _neighbourhood(probe, facts, size, sampled)
+            listed = (LISTED * sum(edges) + PHASE * len(probe.layers)) / FLOPS
             update = listed + PASSES * _seconds(
-                job=job, found=found, facts=facts, rows=rows, edges=edges
+                job=job, probe=probe, facts=facts, rows=rows, edges=edges
             )
             yield Way(
                 keys={"strategy": "mini", "batch_size": size}
@@ -345,28 +345,28 @@ def _ways(job: Job, found: Probe, facts: Facts) -> Iterator[Way]:
                 batch=size,
                 steps=steps,
                 seconds=update + evaluation / steps,
-                memory=_memory(job, found, rows[-1]),
+                memory=_memory(job, probe, rows[-1]),
             )
 
 
-def _may_sample(found: Probe) -> bool:
+def _may_sample(probe: Probe) -> bool:
     """Whether no layer makes edge values, which a later one might read for other edges."""
     return not any(
         phase.outputs.keys()
         - {of(name) for name in step.in_order(phase) for of in (message_of, order_of)}
-        for step in found.supersteps
+        for step in probe.supersteps
         if step.program is not None and step.made_by is not None and step.made_by.sum is not None
         for phase in step.program.phases
     )
 
 
-def _directions(found: Probe) -> int:
+def _directions(probe: Probe) -> int:
     """Passes over the edges of the graph in a layer."""
-    return 2 if any(hop.direction == "both" for hop in hops(found.layers)) else 1
+    return 2 if any(hop.direction == "both" for hop in hops(probe.layers)) else 1
 
 
 def _neighbourhood(
-    found: Probe, facts: Facts, size: int, sampled: int
+    probe: Probe, facts: Facts, size: int, sampled: int
 ) -> tuple[list[float], list[float]]:
     """Expected nodes of a batch within 0, 1, ... hops of its targets, and edges of each hop, where
     the ends of edges are drawn at random among all ends.
@@ -375,19 +375,19 @@ def _neighbourhood(
     batch that is drawn would show this, too, but its kernels take longer to load than the choice.
 
     Args:
-        found: Gives the hops.
+        probe: Gives the hops.
         facts: Of the graph.
         size: Targets of the batch.
         sampled: Neighbours of a node, at most; 0 for all.
     """
     of = facts.degrees
     ends = [(of.into, of.out), (of.out, of.into)]
-    direction_of = {hop.from_end: hop.direction for hop in hops(found.layers)}
+    direction_of = {hop.from_end: hop.direction for hop in hops(probe.layers)}
     share = np.full(len(of.nodes), min(1.0, size * facts.nodes_per_target / max(facts.nodes, 1)))
     before = np.zeros(len(of.nodes))
     rows = [float(share @ of.nodes)]
     edges = []
-    for hop in range(depth(found.layers)):
+    for hop in range(depth(probe.layers)):
         used = 0.0
         arriving = np.zeros(len(of.nodes))
         for taken, sent in {"in": ends[:1], "out": ends[1:]}.get(direction_of[hop], ends):
@@ -404,28 +404,28 @@ def _neighbourhood(
 
 
 def _seconds(
-    job: Job, found: Probe, facts: Facts, rows: Sequence[float], edges: Sequence[float]
+    job: Job, probe: Probe, facts: Facts, rows: Sequence[float], edges: Sequence[float]
 ) -> float:
     """Predicted time of a forward pass on one core, without that to make the view.
 
     Args:
         job: The job.
-        found: Dry run of the model.
+        probe: Dry run of the model.
         facts: Of the graph.
         rows: Nodes within 0, 1, ... hops of the targets.
         edges: Edges of each hop, from the targets outwards.
     """
-    layers = iter(hops(found.layers))
+    layers = iter(hops(probe.layers))
     itemsize = np.dtype(job.dtype).itemsize
-    between = sum(row_work(found, i, "other") for i in range(-1, len(found.supersteps)))
+    between = sum(row_work(probe, i, "other") for i in range(-1, len(probe.supersteps)))
     work = between * rows[0]
     phases = 0
-    for step in steps_of(found):
+    for step in steps_of(probe):
         phases += len(step.widths)
         if step.sums:
             far = next(layers).from_end
             work += level_work(
-                probe=found,
+                probe=probe,
                 superstep=step.number,
                 widths=step.widths,
                 itemsize=itemsize,
@@ -437,9 +437,9 @@ def _seconds(
     return (work + PHASE * phases / PASSES) / FLOPS
 
 
-def _memory(job: Job, found: Probe, rows: float) -> float:
+def _memory(job: Job, probe: Probe, rows: float) -> float:
     """Bytes of the values of a step over some nodes."""
-    width = found.node_width + GRADIENTS_ALIVE * found.widest
+    width = probe.node_width + GRADIENTS_ALIVE * probe.widest
     return rows * width * np.dtype(job.dtype).itemsize
 
 
