@@ -33,7 +33,7 @@ from graphtheta.graph.store.manifest import FILE
 from graphtheta.graph.store.reader import check_store, read_store
 from graphtheta.graph.store.writer import NAMES, StoreWriter
 from graphtheta.partitioners.communities import find_clusters
-from graphtheta.train.loop import kept_clusters
+from graphtheta.train.loop import stored_clusters
 
 TEXTS = np.array(["", "ä", "日本", "a\U0001f600b", *(f"node {i}" for i in range(36))])
 SPARSE = sp.random(40, 30, 0.1, format="csr", random_state=0, dtype=np.float32)
@@ -575,7 +575,7 @@ def test_links_of_a_store_are_split_by_slices(masks, tmp_path):
 
 def test_clusters_are_kept_beside_a_store(tmp_path, monkeypatch):
     def found(**options):
-        return kept_clusters.clusters_of(
+        return stored_clusters.clusters_of(
             gt.load(tmp_path / "s", split="stored"), "louvain", **options
         ).tolist()
 
@@ -585,7 +585,7 @@ def test_clusters_are_kept_beside_a_store(tmp_path, monkeypatch):
         return find_clusters(*args, **named)
 
     ran = []
-    monkeypatch.setattr(kept_clusters, "find_clusters", computed)
+    monkeypatch.setattr(stored_clusters, "find_clusters", computed)
     written(tmp_path / "s")
     first = found()
     (path,) = (tmp_path / "s.clusters").iterdir()

@@ -25,8 +25,8 @@ class EverySecond(gt.HaloExchange):
     def held(self):
         return self._sampled.held()
 
-    def hold(self, held):
-        self._sampled.hold(held)
+    def hold(self, state):
+        self._sampled.hold(state)
 
     def figures(self):
         return self._sampled.figures()

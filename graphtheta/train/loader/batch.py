@@ -132,7 +132,7 @@ class Fields:
         partition = view.partition
         stored = rows if view.rows is None else view.rows[rows]
         nodes = gid[rows]
-        made = {
+        block_of = {
             id(level): _block(level, at, nodes, partition.edge, self.edge) for level in view.levels
         }
         return Batch(
@@ -143,7 +143,7 @@ class Fields:
                 for name, column in self.node.items()
                 if column in partition.node
             },
-            blocks=[made[id(level)] for level in view.levels],
+            blocks=[block_of[id(level)] for level in view.levels],
         )
 
 

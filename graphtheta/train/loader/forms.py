@@ -185,16 +185,16 @@ class DGL:
         columns = {name: tensor(x) for name, x in batch.columns.items()}
         for block in batch.blocks:
             n_in = len(block.nodes)
-            made = self._dgl.create_block(
+            dgl_block = self._dgl.create_block(
                 (tensor(block.src), tensor(block.dst)),
                 num_src_nodes=n_in,
                 num_dst_nodes=block.n_out,
             )
             named = columns | {self._dgl.NID: nodes}
-            made.srcdata.update({name: x[:n_in] for name, x in named.items()})
-            made.dstdata.update({name: x[: block.n_out] for name, x in named.items()})
-            made.edata.update(self._edge_data(block.edge, block.weight, dict(block.columns)))
-            blocks.append(made)
+            dgl_block.srcdata.update({name: x[:n_in] for name, x in named.items()})
+            dgl_block.dstdata.update({name: x[: block.n_out] for name, x in named.items()})
+            dgl_block.edata.update(self._edge_data(block.edge, block.weight, dict(block.columns)))
+            blocks.append(dgl_block)
         return nodes, nodes[: batch.n_targets], blocks
 
     def _typed(self, batch: Batch) -> tuple[Any, Any, list[Any]]:
@@ -213,7 +213,7 @@ class DGL:
         for block in batch.blocks:
             n_in, n_out = counts(len(block.nodes)), counts(block.n_out)
             own = self._layout.edges(block)
-            made = self._dgl.create_block(
+            dgl_block = self._dgl.create_block(
                 {
                     relation: (tensor(at[block.src[x]]), tensor(at[block.dst[x]]))
                     for relation, x in own.items()
@@ -222,18 +222,18 @@ class DGL:
                 num_dst_nodes=n_out,
             )
             for kind, columns in named.items():
-                made.srcnodes[kind].data.update(
+                dgl_block.srcnodes[kind].data.update(
                     {name: x[: n_in[kind]] for name, x in columns.items()}
                 )
-                made.dstnodes[kind].data.update(
+                dgl_block.dstnodes[kind].data.update(
                     {name: x[: n_out[kind]] for name, x in columns.items()}
                 )
             for relation, x in own.items():
                 columns = self._layout.edge_columns(block, relation, x)
-                made.edges[relation].data.update(
+                dgl_block.edges[relation].data.update(
                     self._edge_data(block.edge[x], block.weight[x], columns)
                 )
-            blocks.append(made)
+            blocks.append(dgl_block)
         first = counts(batch.n_targets)
         inputs = {kind: columns[self._dgl.NID] for kind, columns in named.items()}
         return inputs, {kind: x[: first[kind]] for kind, x in inputs.items()}, blocks

@@ -247,15 +247,15 @@ class Loader:
         return self._given_out(epoch, step)
 
     def _given_out(self, epoch: int, step: int) -> Iterator[Any]:
-        made = self._made(epoch, step)
+        batches = self._batches_from(epoch, step)
         if self._prefetch:
-            ahead = Prefetch(made, self.comm, self._prefetch)
+            ahead = Prefetch(batches, self.comm, self._prefetch)
             with closing(ahead):
                 yield from self._counted(ahead, epoch, step)
         else:
-            yield from self._counted(made, epoch, step)
+            yield from self._counted(batches, epoch, step)
 
-    def _made(self, epoch: int, step: int) -> Iterator[Any]:
+    def _batches_from(self, epoch: int, step: int) -> Iterator[Any]:
         views = self._supply.own_views(epoch, step * self.comm.size, self._views)
         while True:
             with self.comm.ledger.stage("batch"):

@@ -63,7 +63,7 @@ class Prefetch(Generic[T]):
     def __init__(self, items: Iterator[T], comm: Comm, depth: int):
         self._items = items
         self._comm = comm
-        self._made = deque[T]()
+        self._ready = deque[T]()
         self._left = depth
         self._over = self._closing = False
         self._failure: BaseException | None = None
@@ -80,12 +80,12 @@ class Prefetch(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        self._comm.poll(lambda: bool(self._made) or self._over, "waits for a batch made ahead")
-        if not self._made:
+        self._comm.poll(lambda: bool(self._ready) or self._over, "waits for a batch made ahead")
+        if not self._ready:
             if self._failure is not None:
                 raise self._failure
             raise StopIteration
-        item = self._made.popleft()
+        item = self._ready.popleft()
         with self._change:
             self._left += 1
             self._change.notify()
@@ -97,14 +97,14 @@ class Prefetch(Generic[T]):
             self._closing = True
             self._change.notify()
         self._comm.poll(lambda: not self._thread.is_alive(), "waits for batches made ahead")
-        self._made.clear()
+        self._ready.clear()
 
     def _make(self) -> None:
         ledger = self._comm.ledger
         ledger.resume()
         try:
             while self._may_make():
-                self._made.append(next(self._items))
+                self._ready.append(next(self._items))
                 self._comm.changed()
         except StopIteration:
             pass

@@ -90,8 +90,8 @@ class Nodes:
         if given.ndim != 1 or given.dtype.kind != self._ids.dtype.kind:
             return _checked(given, given, np.zeros(given.shape, bool))
         at = np.searchsorted(self._ids, given, sorter=self._by_id)
-        found = self._by_id[np.minimum(at, n - 1)]
-        return _checked(given, found, self._ids[found] == given)
+        numbers = self._by_id[np.minimum(at, n - 1)]
+        return _checked(given, numbers, self._ids[numbers] == given)
 
     @staticmethod
     def _numbered(given: np.ndarray, n: int) -> np.ndarray:
@@ -101,16 +101,16 @@ class Nodes:
         )
 
 
-def _checked(given: np.ndarray, found: np.ndarray, known: np.ndarray) -> np.ndarray:
+def _checked(given: np.ndarray, numbers: np.ndarray, valid: np.ndarray) -> np.ndarray:
     """The nodes that were found for some ids, if all are known and none is given twice."""
     if given.ndim != 1:
         raise DataError(f"targets: expected ids of shape [n], got {list(given.shape)}")
-    if not np.all(known):
-        first = shown(given[~known].tolist()[0])
+    if not np.all(valid):
+        first = shown(given[~valid].tolist()[0])
         raise DataError(
-            f"targets: the graph has no node {first} ({np.count_nonzero(~known)} unknown ids); "
+            f"targets: the graph has no node {first} ({np.count_nonzero(~valid)} unknown ids); "
             "give ids of Graph.node_ids, or node numbers if it has none"
         )
-    if len(np.unique(found)) < len(found):
+    if len(np.unique(numbers)) < len(numbers):
         raise DataError("targets: an id is given twice; give each target once")
-    return found.astype(np.int64)
+    return numbers.astype(np.int64)

@@ -93,16 +93,16 @@ def first_totals(prepared: Prepared, partition: Partition) -> Totals:
         if before >= added:
             return without
     try:
-        made, settings, saving = precompute(prepared.model, partition)
+        extended, settings, saving = precompute(prepared.model, partition)
         with pass_scope(settings):
-            probe(prepared.model, made)
+            probe(prepared.model, extended)
     except (ConfigError, UserFunctionError) as error:
         if job.precompute != "auto":
             raise
         if rank == 0:
             logger.info(f"precompute=auto: off, {error}")
         return without
-    return Totals(made, settings, replace(saving, sampled=bool(job.fanout)))
+    return Totals(extended, settings, replace(saving, sampled=bool(job.fanout)))
 
 
 def _rows(prepared: Prepared, partition: Partition) -> tuple[int, int]:

@@ -62,28 +62,28 @@ def make_model(
     with dtype_scope(job.dtype), init_scope(job.seed):
         if given is None:
             check_reopens(job)
-        found = (
+        source = (
             given
             if given is not None
             else load_user(job.model)
             if in_file(job.model)
             else find_model(job.model)
         )
-        if isinstance(found, Design):
+        if isinstance(source, Design):
             return _of_design(
-                design=found,
+                design=source,
                 job=job,
                 graph=graph,
                 sizes=sizes,
                 decoder=kind.decoder,
             )
-        _check_factory(found)
-        if isinstance(found, Model):
-            return _made_already(found, job)
+        _check_factory(source)
+        if isinstance(source, Model):
+            return _made_already(source, job)
         name = job.model if given is None else getattr(given, "__name__", "the function")
-        if "log_degree" in inspect.signature(found).parameters:
+        if "log_degree" in inspect.signature(source).parameters:
             named["log_degree"] = graph.mean_log_degree()
-        return _check_dtype(_of_factory(found, name, job, {**sizes, **named}), job)
+        return _check_dtype(_of_factory(source, name, job, {**sizes, **named}), job)
 
 
 def _of_design(
@@ -135,12 +135,13 @@ def _of_factory(factory: Factory, name: str, job: Job, sizes: dict[str, Any]) ->
         "add the parameter",
     )
     with naming(f"constructor of {name}"):
-        made = factory(**taken)
-    if not isinstance(made, Model):
+        model = factory(**taken)
+    if not isinstance(model, Model):
         raise ConfigError(
-            f"the model factory returned {type(made).__name__}; expected a gt.Model{_adopted(made)}"
+            f"the model factory returned {type(model).__name__}; expected a"
+            f" gt.Model{_adopted(model)}"
         )
-    return made
+    return model
 
 
 def _made_already(model: Model, job: Job) -> Model:
@@ -154,9 +155,9 @@ def _made_already(model: Model, job: Job) -> Model:
     return _check_dtype(model, job)
 
 
-def _adopted(made: Any) -> str:
+def _adopted(module: Any) -> str:
     """How a module of PyTorch, or a class of them, becomes a model; empty for others."""
-    classes = made.__mro__ if inspect.isclass(made) else type(made).__mro__
+    classes = module.__mro__ if inspect.isclass(module) else type(module).__mro__
     if "torch" not in {cls.__module__.partition(".")[0] for cls in classes}:
         return ""
     return (

@@ -28,8 +28,8 @@ from graphtheta.run.job.job import Job
 from graphtheta.samplers.make_sampler import make_sampler
 from graphtheta.samplers.orders.registry import ORDERS
 from graphtheta.tasks.kinds.registry import kind_for, readers
-from graphtheta.train.loop.kept_clusters import clusters_of
 from graphtheta.train.loop.make_model import Factory, make_model, refuse_unread
+from graphtheta.train.loop.stored_clusters import clusters_of
 from graphtheta.train.reuse.staleness.registry import HistoryPolicy, make_exchange, make_history
 from graphtheta.train.reuse.staleness.stale_batch import StaleBatch
 

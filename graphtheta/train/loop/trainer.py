@@ -187,12 +187,12 @@ class Trainer(Session):
 
         Collective: all ranks.
         """
-        found = find_checkpoint(self.job, self.comm) if resumable else None
-        run = self._restored(found) if found is not None else Progress()
+        checkpoint = find_checkpoint(self.job, self.comm) if resumable else None
+        run = self._restored(checkpoint) if checkpoint is not None else Progress()
         if (plateau := self.setup.rule.plateau) is not None:
             plateau.begin(self._quality(row, row["loss"])[0] for row in run.history)
-        trains = found is None or not self._is_over(run)
-        if trains and found is not None and self.comm.rank == 0:
+        trains = checkpoint is None or not self._is_over(run)
+        if trains and checkpoint is not None and self.comm.rank == 0:
             say(f"resuming from step {self.step}, in epoch {run.epoch + 1}")
         return run, trains
 
@@ -283,7 +283,7 @@ class Trainer(Session):
 
         Collective: all ranks.
         """
-        held = (
+        arrays = (
             {}
             if self._memory is None or not keeps
             else gathered(self.partition, self._memory.held())
@@ -293,11 +293,11 @@ class Trainer(Session):
         tables = gathered_tables(
             self.setup.tables if keeps else (), self.partition, rows, keeper.folder
         )
-        held |= tables.arrays | {
+        arrays |= tables.arrays | {
             f"best/{name}": x for name, x in ({} if best is None else best.state).items()
         }
-        held |= self._views_of_next(run)
-        keeper.offer(partial(self._checkpoint, run, held, tables.failure))
+        arrays |= self._views_of_next(run)
+        keeper.offer(partial(self._checkpoint, run, arrays, tables.failure))
 
     def _end_epoch(self, run: Progress, logs: Sequence[Log], calls: Callbacks) -> bool:
         """End an epoch whose views are done; returns whether a callback ends training."""
@@ -405,11 +405,11 @@ class Trainer(Session):
         if not any(levels.values()):
             return {}
         now = np.array([self.caches.counts(), self.caches.machine_counts()])
-        found = self.comm.all_sum(now - self._counted)
+        totals = self.comm.all_sum(now - self._counted)
         self._counted = now
         return {
             f"{level}_{what}": int(n)
-            for (level, used), counts in zip(levels.items(), found, strict=True)
+            for (level, used), counts in zip(levels.items(), totals, strict=True)
             if used
             for what, n in zip(("hits", "misses"), counts, strict=True)
         }
@@ -478,10 +478,10 @@ class Trainer(Session):
         return {EPOCH: self.strategy.views_of(run.epoch)} if follows else {}
 
     def _checkpoint(
-        self, run: Progress, held: dict[str, Any], failure: OSError | None
+        self, run: Progress, arrays: dict[str, Any], failure: OSError | None
     ) -> Checkpoint:
         content = {GRAPH + name: digest for name, digest in self.setup.digests.items()}
-        state = self.training.state() | self._sizes | content | held
+        state = self.training.state() | self._sizes | content | arrays
         manifest = Manifest(
             step=self.step,
             counters={name: x for name, x in state.items() if isinstance(x, int)},
@@ -567,21 +567,25 @@ class Trainer(Session):
                     f" as many workers as it had, {elsewhere}"
                 )
 
-    def _restored(self, found: Checkpoint) -> Progress:
+    def _restored(self, checkpoint: Checkpoint) -> Progress:
         """Restore a checkpoint; returns the progress of the run."""
-        self._check_same(found.manifest)
-        run = found.manifest.progress
-        if "positive" not in found.manifest.job:
+        self._check_same(checkpoint.manifest)
+        run = checkpoint.manifest.progress
+        if "positive" not in checkpoint.manifest.job:
             self.setup.evaluator.positive = EARLIER_POSITIVE
-        self.training.load_state({**found.manifest.counters, **found.arrays})
-        rows = load_tables(self.setup.tables, self.partition, found.arrays)
+        self.training.load_state({**checkpoint.manifest.counters, **checkpoint.arrays})
+        rows = load_tables(self.setup.tables, self.partition, checkpoint.arrays)
         if self._memory is not None:
             self._memory.hold(
-                scattered(self.partition, found.arrays, found.manifest.counters.get(PARTITION, 0))
+                scattered(
+                    self.partition,
+                    checkpoint.arrays,
+                    checkpoint.manifest.counters.get(PARTITION, 0),
+                )
             )
         best = {
             name.removeprefix("best/"): x
-            for name, x in found.arrays.items()
+            for name, x in checkpoint.arrays.items()
             if name.startswith("best/")
         }
         self._best = self._best_before = Weights(best, rows) if best else None

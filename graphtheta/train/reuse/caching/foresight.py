@@ -37,7 +37,7 @@ class Foresight:
         self.window = window
         self._next = (-1, 0)
         # by epoch, the view up to which reads are known
-        self._known: dict[int, int] = {}
+        self._end_of: dict[int, int] = {}
 
     def expanded(self, views: Sequence[GraphView]) -> None:
         """This worker's views of the next groups have been made, one of each group, so no dry run
@@ -59,9 +59,9 @@ class Foresight:
         """
         if first == 0 and self._next[0] == epoch - 1:
             self._next = epoch, 0
-        if self._next != (epoch, first) or self._known.get(epoch, 0) <= first:
+        if self._next != (epoch, first) or self._end_of.get(epoch, 0) <= first:
             groups = self._scout.groups_from(epoch, first, self.window)
             self._tell(list(self._scout.dry_run(epoch, first, self.window)))
-            self._known = {at: end for at, _, end in groups}
-        self._next = epoch, self._known[epoch]
-        return self._known[epoch]
+            self._end_of = {at: end for at, _, end in groups}
+        self._next = epoch, self._end_of[epoch]
+        return self._end_of[epoch]

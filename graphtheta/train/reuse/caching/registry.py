@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphtheta.base.registry import Registry, named_class
 from graphtheta.engine.store.cached import CachePolicy
-from graphtheta.train.reuse.caching.known import Belady, Degree, Probability
+from graphtheta.train.reuse.caching.offline import Belady, Degree, Probability
 from graphtheta.train.reuse.caching.policies import Clock, Fifo, Lfu, Lru, S3Fifo
 
 # The constructor of a policy receives those of these arguments that it names: ``capacity``, the

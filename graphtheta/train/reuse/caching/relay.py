@@ -140,7 +140,7 @@ class MachineCache:
             # all mates have ended the fetch before
             self.cache.offer(*self._new)
         keys, number = np.unique(np.concatenate(arrived), return_inverse=True)
-        slots, far = self._found(keys, batches)
+        slots, far = self._slots(keys, batches)
         rest = np.flatnonzero(slots < 0)
         fetched = fetch(
             (keys[rest] >> ROW_BITS).astype(np.int32),
@@ -173,7 +173,7 @@ class MachineCache:
         direct = replied(comm, answered, pointers(list(map(len, sent))), bounds)
         return assembled(len(owner), [(route.order[slot < 0], direct), *self._read(route, slot)])
 
-    def _found(self, keys: np.ndarray, batches: int) -> tuple[np.ndarray, np.ndarray]:
+    def _slots(self, keys: np.ndarray, batches: int) -> tuple[np.ndarray, np.ndarray]:
         """Slots of some keys, -1 for those that are not there, and whether they are of other
         machines.
         """

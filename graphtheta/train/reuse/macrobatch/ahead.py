@@ -97,7 +97,7 @@ class Macrobatches:
             self._epoch = epoch
             self._groups = list(chain.from_iterable(steps))
             self._number = {group: i for i, group in enumerate(self._groups)}
-        made: list[Callable[[], GraphView]] = []
+        takers: list[Callable[[], GraphView]] = []
         for k, same in groupby(
             (self._number[group] for group in groups), lambda number: number // self.size
         ):
@@ -105,8 +105,8 @@ class Macrobatches:
             if self._last is None or not self._last.holds(epoch, numbers):
                 until = (k + 1) * self.size
                 self._last = _Macrobatch(self, epoch, numbers[0], self._groups[numbers[0] : until])
-            made += self._last.takers(numbers)
-        return made
+            takers += self._last.takers(numbers)
+        return takers
 
     def count_rows(self, ids: Sequence[np.ndarray]) -> None:
         """Count the features that some views read from other workers, together and each alone."""
@@ -213,8 +213,8 @@ class _Macrobatch:
             partition = self._of.strategy.partition
             ids = [self._views[number].partition.masters for number in numbers]
             with partition.halo_comm.ledger.stage("fetch"):
-                found = features.fetch(ids)
-            for number, wide in zip(numbers, found, strict=True):
+                columns = features.fetch(ids)
+            for number, wide in zip(numbers, columns, strict=True):
                 self._views[number] = complete(self._views[number], partition, wide)
             self._of.count_rows(ids)
         self._complete.update(numbers)

@@ -17,11 +17,11 @@ from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.view.view import GraphView
 
 # names of the state in a checkpoint
-HELD = "held/"
+STATE = "held/"
 BOUNDS = "/bounds"
 PARTITION = "held_partition"
 
-Held = dict[str, np.ndarray]
+StateArrays = dict[str, np.ndarray]
 
 
 class Reuse(ABC):
@@ -34,17 +34,17 @@ class Reuse(ABC):
 
     knobs: ClassVar[tuple[str, ...]] = ()
 
-    def held(self) -> Held:
+    def held(self) -> StateArrays:
         """This worker's state between two steps: arrays that no later step changes; the same names
         on every rank. By default the knobs.
         """
         return {name: np.array([getattr(self, name)]) for name in self.knobs}
 
-    def hold(self, held: Mapping[str, np.ndarray]) -> None:
+    def hold(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore a result of ``held``."""
         for name in self.knobs:
-            if name in held:
-                setattr(self, name, held[name][0].item())
+            if name in state:
+                setattr(self, name, state[name][0].item())
 
     @abstractmethod
     def tighten(self) -> str:
@@ -94,29 +94,29 @@ def fingerprint(partition: Partition) -> int:
     return int(total.sum())
 
 
-def gathered(partition: Partition, held: Held) -> dict[str, np.ndarray | int]:
+def gathered(partition: Partition, state: StateArrays) -> dict[str, np.ndarray | int]:
     """The state of all workers for a checkpoint, on rank 0; empty elsewhere.
 
     Collective: all ranks of the partition.
     """
     comm = partition.halo_comm
     whole = {}
-    for name in sorted(held):
-        parts = comm.gather_rows(held[name])
+    for name in sorted(state):
+        parts = comm.gather_rows(state[name])
         if parts is not None:
-            whole[HELD + name] = np.concatenate(parts)
-            whole[HELD + name + BOUNDS] = np.cumsum([0, *map(len, parts)])
+            whole[STATE + name] = np.concatenate(parts)
+            whole[STATE + name + BOUNDS] = np.cumsum([0, *map(len, parts)])
     mark = fingerprint(partition)
     return {**whole, PARTITION: mark} if comm.rank == 0 else {}
 
 
-def scattered(partition: Partition, found: Mapping[str, np.ndarray], mark: int) -> Held:
+def scattered(partition: Partition, arrays: Mapping[str, np.ndarray], mark: int) -> StateArrays:
     """This worker's part of what ``gathered`` returned; empty, with a warning, if the partition is
     another one.
 
     Args:
         partition: This worker's part of the graph.
-        found: The arrays of the checkpoint.
+        arrays: The arrays of the checkpoint.
         mark: The number of its partition.
 
     Collective: all ranks of the partition.
@@ -131,8 +131,8 @@ def scattered(partition: Partition, found: Mapping[str, np.ndarray], mark: int) 
             )
         return {}
     own = {}
-    for name, x in found.items():
-        if name.startswith(HELD) and not name.endswith(BOUNDS):
-            a, b = found[name + BOUNDS][comm.rank : comm.rank + 2]
-            own[name.removeprefix(HELD)] = x[a:b]
+    for name, x in arrays.items():
+        if name.startswith(STATE) and not name.endswith(BOUNDS):
+            a, b = arrays[name + BOUNDS][comm.rank : comm.rank + 2]
+            own[name.removeprefix(STATE)] = x[a:b]
     return own

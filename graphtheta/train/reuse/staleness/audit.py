@@ -56,30 +56,30 @@ def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict
     Collective: all ranks of the training.
     """
     figures = memory.figures()
-    held = memory.held()
+    state = memory.held()
     i = i + training.own_view
     assert isinstance(memory, Strategy)
     reused = _pass(training, memory, memory.batch(epoch, i))
     memory.settle()
-    memory.hold(held)
+    memory.hold(state)
     memory.figures()
     exact = _pass(training, memory, memory.exact(epoch, i))
     comm = training.job_comm
-    found = {
+    errors = {
         "outputs": _error(comm, reused[0], exact[0]),
         "gradients": _relative(reused[2], exact[2]),
         "embeddings": _error(comm, reused[1], exact[1]),
     }
     death = _death(comm, exact[0].values)
     if death:
-        found = dict.fromkeys(found, float("nan"))
+        errors = dict.fromkeys(errors, float("nan"))
         if comm.rank == 0:
             logger.warning(
                 f"step {training.step}: the audit has no errors to show (NaN), because the "
                 f"exact outputs {death}: the network has died, and old values do not differ "
                 "from new ones; lower --lr, or change the model"
             )
-    return {AUDIT + name: float(x) for name, x in {**found, **figures}.items()}
+    return {AUDIT + name: float(x) for name, x in {**errors, **figures}.items()}
 
 
 def _pass(

@@ -19,7 +19,7 @@ from graphtheta.engine.partition.exchange import Exchange, ToMasters, ToMirrors
 from graphtheta.engine.partition.message import Columns
 from graphtheta.engine.view.level import Level
 from graphtheta.engine.view.view import GraphView
-from graphtheta.train.reuse.staleness.approximate import Held, Reuse
+from graphtheta.train.reuse.staleness.approximate import Reuse, StateArrays
 
 # merges columns of some master rows into these
 Merge = Callable[[np.ndarray, Columns], None]
@@ -86,7 +86,7 @@ class MovePolicy(HaloExchange):
     """
 
     def __init__(self) -> None:
-        self.last: Held = {}
+        self.last: StateArrays = {}
         self._exact: GraphView | None = None
         self._view: GraphView | None = None
         self._calls: Counter[str] = Counter()
@@ -140,12 +140,12 @@ class MovePolicy(HaloExchange):
         self.last.update((f"{slot}/{name}", x) for name, x in columns.items())
         return columns
 
-    def held(self) -> Held:
+    def held(self) -> StateArrays:
         return {**self.last, **super().held()}
 
-    def hold(self, held: Mapping[str, np.ndarray]) -> None:
-        super().hold(held)
-        self.last = {name: x for name, x in held.items() if name not in self.knobs}
+    def hold(self, state: Mapping[str, np.ndarray]) -> None:
+        super().hold(state)
+        self.last = {name: x for name, x in state.items() if name not in self.knobs}
 
 
 class _Replaced(Exchange):

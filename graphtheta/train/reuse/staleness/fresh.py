@@ -124,33 +124,33 @@ class FreshBatch(MiniBatch, HistoryBatches):
     def batch(self, epoch: int, i: int) -> GraphView:
         step = self._step(epoch, i)
         # by number of hops until the end
-        known = [self._known(from_end, step) for from_end in range(depth(self.layers))]
+        usable = [self._usable(from_end, step) for from_end in range(depth(self.layers))]
         nodes = self.task.seeds(self._order.own(epoch, i), step).nodes
         view = k_hop_view(
             self.partition,
             nodes,
             self.layers,
-            sampler=Pruned(self.sampler, known[::-1].__getitem__),
+            sampler=Pruned(self.sampler, usable[::-1].__getitem__),
             step=step,
         )
         assert view.rows is not None
-        return replace(view, revise=partial(self._revise, view.rows, known, step))
+        return replace(view, revise=partial(self._revise, view.rows, usable, step))
 
-    def _known(self, from_end: int, step: int) -> np.ndarray:
+    def _usable(self, from_end: int, step: int) -> np.ndarray:
         """Mask of the masters whose results of all layers of a hop are stored and not too old."""
         masters = np.arange(self.partition.n_masters)
         oldest = NEVER + 1 if self._ls == NO_LIMIT else step - self._ls
-        known = np.full(len(masters), from_end > 0)
+        usable = np.full(len(masters), from_end > 0)
         for number, history in self._histories.items():
             if self._supersteps[number].from_end == from_end:
-                known &= history.find(masters, oldest) >= 0
-        return known
+                usable &= history.find(masters, oldest) >= 0
+        return usable
 
     def exact(self, epoch: int, i: int) -> GraphView:
         return super().batch(epoch, i)
 
     def _revise(
-        self, rows: np.ndarray, known: list[np.ndarray], step: int, number: int, out: Var
+        self, rows: np.ndarray, usable: list[np.ndarray], step: int, number: int, out: Var
     ) -> Var:
         """Replace the results of a layer that are stored; those that are stable are stored by the
         backward pass.
@@ -159,7 +159,7 @@ class FreshBatch(MiniBatch, HistoryBatches):
         if history is None:
             return out
         rows = rows[: out.shape[0]]
-        read = known[self._supersteps[number].from_end][rows]
+        read = usable[self._supersteps[number].from_end][rows]
         lines = history.find(rows[read])
         value = out.value.copy()
         if len(lines):

@@ -43,7 +43,7 @@ from graphtheta.engine.view.level import Level
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.ops.autodiff.tape import Var, current
-from graphtheta.train.reuse.staleness.approximate import Held
+from graphtheta.train.reuse.staleness.approximate import StateArrays
 from graphtheta.train.reuse.staleness.histories import (
     HistoryBatches,
     check_limits,
@@ -59,7 +59,7 @@ from graphtheta.train.reuse.staleness.surroundings import surroundings
 
 KNOBS = "knobs"
 MISSES = ("drop", "fetch")
-KEPT = ("cached", "copied")
+COPIES = ("cached", "copied")
 
 
 class Hec:
@@ -101,10 +101,10 @@ class Hec:
         check_limits(self.name, {"cs": (cs, 1), "ls": (ls, 0), "nc": (nc, 1)})
         if d < 0:
             raise ConfigError(f"history=hec: d is {d}; expected a number of batches")
-        for option, text, known in (("miss", miss, MISSES), ("features", features, KEPT)):
-            if text not in known:
+        for option, text, choices in (("miss", miss, MISSES), ("features", features, COPIES)):
+            if text not in choices:
                 raise ConfigError(
-                    f"history=hec: {option} is {text!r}; expected {' or '.join(known)}"
+                    f"history=hec: {option} is {text!r}; expected {' or '.join(choices)}"
                 )
         self.cs = cs
         self.ls = ls
@@ -267,9 +267,9 @@ class HecBatch(MiniBatch, HistoryBatches):
         values = packed(own, masters)
         self._push(step, FEATURES, masters, values)
         self._store(step)
-        found, known = self._read(step, FEATURES, leaves - n_own, values)
-        self._drop(rows, levels, leaves[~known], depth(self.layers) - 1)
-        return with_leaves(self.partition.node, own, leaves, found)
+        leaf_values, present = self._read(step, FEATURES, leaves - n_own, values)
+        self._drop(rows, levels, leaves[~present], depth(self.layers) - 1)
+        return with_leaves(self.partition.node, own, leaves, leaf_values)
 
     # ---- after a layer
 
@@ -288,8 +288,8 @@ class HecBatch(MiniBatch, HistoryBatches):
             self._own[number].store(mine[own], value[own], step)
         self._push(step, number, mine[own], value[own])
         self._store(step)
-        new, found = self._read(step, number, mine[leaves] - n_own, value)
-        self._drop(rows, levels, mine[leaves[~found]], self._supersteps[number].from_end - 1)
+        new, present = self._read(step, number, mine[leaves] - n_own, value)
+        self._drop(rows, levels, mine[leaves[~present]], self._supersteps[number].from_end - 1)
         whole = value.copy()
         whole[leaves] = new
         result = Var(whole, out.space)
@@ -394,7 +394,7 @@ class HecBatch(MiniBatch, HistoryBatches):
     def settle(self) -> None:
         self._waiting = [m._replace(what=m.end()) for m in self._waiting]
 
-    def held(self) -> Held:
+    def held(self) -> StateArrays:
         state = super().held()
         for j, m in enumerate(self._waiting):
             mirrors, values = m.end()
@@ -404,11 +404,11 @@ class HecBatch(MiniBatch, HistoryBatches):
             }
         return {**state, KNOBS: np.array([self.ls, self.nc, self.d, self.fetch], np.int64)}
 
-    def hold(self, held: Mapping[str, np.ndarray]) -> None:
-        super().hold(held)
+    def hold(self, state: Mapping[str, np.ndarray]) -> None:
+        super().hold(state)
         self._waiting = []
         for name in sorted(
-            (name for name in held if name.endswith("/mirrors")),
+            (name for name in state if name.endswith("/mirrors")),
             key=lambda name: int(name.split("/")[1]),
         ):
             _, _, step, layer, _ = name.split("/")
@@ -416,11 +416,11 @@ class HecBatch(MiniBatch, HistoryBatches):
                 _Message(
                     int(step),
                     int(layer),
-                    (held[name], held[name.removesuffix("mirrors") + "values"]),
+                    (state[name], state[name.removesuffix("mirrors") + "values"]),
                 )
             )
-        if KNOBS in held:
-            self.ls, self.nc, self.d, fetch = held[KNOBS].tolist()
+        if KNOBS in state:
+            self.ls, self.nc, self.d, fetch = state[KNOBS].tolist()
             self.fetch = bool(fetch)
 
     def tighten(self) -> str:

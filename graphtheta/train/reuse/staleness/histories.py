@@ -12,7 +12,7 @@ from graphtheta.engine.sampling.sampler import Sampler, Timed
 from graphtheta.engine.store.history import History
 from graphtheta.engine.strategy.task import NodeTask, Task
 from graphtheta.errors import ConfigError
-from graphtheta.train.reuse.staleness.approximate import Approximate, Held
+from graphtheta.train.reuse.staleness.approximate import Approximate, StateArrays
 from graphtheta.train.reuse.staleness.mirror_rows import NO_LIMIT
 from graphtheta.train.reuse.staleness.reads import Reads
 
@@ -27,7 +27,7 @@ class HistoryBatches(Approximate):
     def settle(self) -> None:
         return
 
-    def held(self) -> Held:
+    def held(self) -> StateArrays:
         state = {
             f"{key}/{name}": x
             for key, history in self._histories.items()
@@ -35,12 +35,12 @@ class HistoryBatches(Approximate):
         }
         return {**state, **super().held()}
 
-    def hold(self, held: Mapping[str, np.ndarray]) -> None:
-        super().hold(held)
+    def hold(self, state: Mapping[str, np.ndarray]) -> None:
+        super().hold(state)
         for key, history in self._histories.items():
             path = f"{key}/"
             history.load_state(
-                {name.removeprefix(path): x for name, x in held.items() if name.startswith(path)}
+                {name.removeprefix(path): x for name, x in state.items() if name.startswith(path)}
             )
 
     def figures(self) -> dict[str, float]:

@@ -84,7 +84,7 @@ def with_leaves(
     """
     order = np.argsort(rows)
     begin = 0
-    made: dict[str, tuple[Role, Any]] = {}
+    columns: dict[str, tuple[Role, Any]] = {}
     for name in own.wide():
         column = own.column(name)
         end = begin + prod(column.shape[1:]) * column.dtype.itemsize
@@ -93,6 +93,6 @@ def with_leaves(
             .view(column.dtype)
             .reshape(len(rows), *column.shape[1:])
         )
-        made[name] = (own.role(name), LeafColumn(column, store.n_rows, rows[order], its))
+        columns[name] = (own.role(name), LeafColumn(column, store.n_rows, rows[order], its))
         begin = end
-    return store.joined(ColumnStore(store.n_rows, made))
+    return store.joined(ColumnStore(store.n_rows, columns))

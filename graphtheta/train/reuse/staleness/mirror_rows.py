@@ -105,7 +105,7 @@ class MirrorRows:
                 for (a, b), begin in zip(pairwise(bounds), begins, strict=True)
             ]
         )
-        known, rows = zip(
+        exists, rows = zip(
             *(
                 answer(plan.rows[start + at])
                 for start, at in zip(plan.send_ptr[:-1], wanted, strict=True)
@@ -116,7 +116,7 @@ class MirrorRows:
         values = np.empty_like(arrived)
         present = np.empty(len(mirrors), bool)
         values[order] = arrived
-        present[order] = np.concatenate(self.comm.all_to_all(list(known)))
+        present[order] = np.concatenate(self.comm.all_to_all(list(exists)))
         return values, present
 
 

@@ -36,15 +36,15 @@ def own_batches(
     most = int(comm.all_max(np.array(n_targets)))
     each = groups_of_size(most, batch_size, drop_last)
     check_batches(each, f"{most} targets of any worker", f"batch_size={batch_size}")
-    kept = min(n_targets, each * batch_size)
+    n_used = min(n_targets, each * batch_size)
 
     def positions(epoch: int) -> tuple[np.ndarray, np.ndarray]:
         place = Permutation(key(seed, Purpose.BATCH, epoch, comm.rank), max(n_targets, 1)).position(
             np.arange(n_targets)
         )
-        target = np.flatnonzero(place < kept)
+        target = np.flatnonzero(place < n_used)
         # batch b begins at place b * kept // each
-        batch = ((place[target] + 1) * each - 1) // max(kept, 1)
+        batch = ((place[target] + 1) * each - 1) // max(n_used, 1)
         return target, batch * comm.size + comm.rank
 
     return BatchOrder(positions, each * comm.size, 1)

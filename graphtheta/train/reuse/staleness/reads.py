@@ -36,13 +36,13 @@ class Reads:
         """
         counts = partition.halo_comm.all_sum(self._counts)
         self._counts = np.zeros_like(self._counts)
-        asked, found, ages = counts.sum(axis=0).tolist()
+        asked, hits, ages = counts.sum(axis=0).tolist()
         rates = {
             f"hit_rate_{number + 1}": _rate(*row[:2])
             for number, row in zip(self._layers, counts.tolist(), strict=True)
         }
-        return {"hit_rate": _rate(asked, found), "age": ages / max(found, 1), **rates}
+        return {"hit_rate": _rate(asked, hits), "age": ages / max(hits, 1), **rates}
 
 
-def _rate(asked: int, found: int) -> float:
-    return found / asked if asked else 1.0
+def _rate(asked: int, hits: int) -> float:
+    return hits / asked if asked else 1.0

@@ -13,7 +13,7 @@ from graphtheta.engine.view.expand import all_passes
 from graphtheta.engine.view.hop import Layers, hops
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError
-from graphtheta.train.reuse.staleness.approximate import Approximate, Held
+from graphtheta.train.reuse.staleness.approximate import Approximate, StateArrays
 from graphtheta.train.reuse.staleness.exchange import HaloExchange
 
 
@@ -73,11 +73,11 @@ class StaleBatch(GlobalBatch, Approximate):
     def settle(self) -> None:
         self.exchange.settle()
 
-    def held(self) -> Held:
+    def held(self) -> StateArrays:
         return self.exchange.held()
 
-    def hold(self, held: Mapping[str, np.ndarray]) -> None:
-        self.exchange.hold(held)
+    def hold(self, state: Mapping[str, np.ndarray]) -> None:
+        self.exchange.hold(state)
 
     def figures(self) -> dict[str, float]:
         comm = self.partition.halo_comm

@@ -1,4 +1,4 @@
-"""Clusters that are kept beside a store, so that they are computed once for any number of jobs and
+"""Clusters in a folder beside a store, so that they are computed once for any number of jobs and
 workers.
 """
 

@@ -1,5 +1,5 @@
-"""Cache policies that know what batches read: static ones, by degree and by probability, and
-Belady's.
+"""Offline cache policies, which know what batches will read: static ones, by degree and by
+probability, and Belady's.
 """
 
 from __future__ import annotations
