@@ -47,7 +47,7 @@ _PUBLIC = {
     "train.loop.opened": ("open_run",),
     "train.loop.callback": ("Callback",),
     "train.loader.loader": ("Loader",),
-    "train.loader.batch": ("Batch", "Block"),
+    "train.loader.batch": ("LoaderBatch", "Block"),
     "train.loader.sample": ("sample",),
     "train.loader.gradients": ("average_gradients",),
     "train.reuse.caching.registry": ("CACHE_POLICIES",),

@@ -420,6 +420,8 @@ def test_every_public_name_resolves() -> None:
     import graphtheta
 
     assert [name for name in graphtheta.__all__ if not hasattr(graphtheta, name)] == []
+    names = [name for listed in graphtheta._PUBLIC.values() for name in listed]
+    assert sorted(names) == sorted(set(names))
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = graphtheta.no_such_name
 

@@ -18,7 +18,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ArgumentError, ConfigError, DataError
 from graphtheta.graph.store.from_graph import write_store
 from graphtheta.train.loader.batch import Fields
-from graphtheta.train.loader.layout import Layout
+from graphtheta.train.loader.layout import TypedLayout
 
 GRAPH = graphs.random_graph(60, 400).replace(
     node_columns={"time": 20 + np.arange(60) % 30},
@@ -211,7 +211,7 @@ def test_batches_are_shown_by_their_sizes():
     last = f"Block({len(batch.blocks[1].nodes)} -> 7 nodes, {len(batch.blocks[1].edge)} edges)"
     text = repr(batch)
     assert repr(batch.blocks[1]) == last and last in text
-    assert text.startswith(f"Batch(7 targets, {len(batch.nodes)} nodes, ")
+    assert text.startswith(f"LoaderBatch(7 targets, {len(batch.nodes)} nodes, ")
     assert f"x [{len(batch.nodes)}, {GRAPH.x.shape[1]}]" in text and len(text) < 300
 
 
@@ -325,7 +325,7 @@ def test_sets_of_nodes_and_clusters_are_batches():
 
 def test_types_have_their_own_nodes_columns_and_edges():
     graph = graphs.papers()
-    layout = Layout(graph)
+    layout = TypedLayout(graph)
     for batch in gt.Loader(graph, to="arrays", fanout=[4, 3], batch_size=4):
         nodes = layout.nodes(batch)
         assert {kind: sorted(x.columns) for kind, x in nodes.items()} == {

@@ -63,7 +63,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Batch:
+class LoaderBatch:
     """One batch on this worker.
 
     Attributes:
@@ -84,8 +84,8 @@ class Batch:
     def __repr__(self) -> str:
         columns = ", ".join(f"{name} {list(x.shape)}" for name, x in self.columns.items())
         return (
-            f"Batch({self.n_targets} targets, {len(self.nodes)} nodes, {self.blocks}, columns:"
-            f" {columns})"
+            f"LoaderBatch({self.n_targets} targets, {len(self.nodes)} nodes, {self.blocks},"
+            f" columns: {columns})"
         )
 
     @cached_property
@@ -114,7 +114,7 @@ class Fields:
             given(EDGE_FIELDS, graph.edge_columns),
         )
 
-    def batch(self, view: GraphView, first: np.ndarray | None = None) -> Batch:
+    def batch(self, view: GraphView, first: np.ndarray | None = None) -> LoaderBatch:
         """The batch of a view whose levels have one pass each.
 
         Args:
@@ -135,7 +135,7 @@ class Fields:
         block_of = {
             id(level): _block(level, at, nodes, partition.edge, self.edge) for level in view.levels
         }
-        return Batch(
+        return LoaderBatch(
             nodes=nodes,
             n_targets=view.n_targets,
             columns={

@@ -17,8 +17,8 @@ from graphtheta.base.typed_rows import TypedRows, stacked
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.typed import RELATION, TYPE
-from graphtheta.train.loader.batch import Batch, Block
-from graphtheta.train.loader.layout import Layout, dense
+from graphtheta.train.loader.batch import Block, LoaderBatch
+from graphtheta.train.loader.layout import TypedLayout, dense
 
 # names of PyTorch Geometric for columns of nodes and of edges
 PYG_NODES = {"train": "train_mask", "val": "val_mask", "test": "test_mask", TYPE: "node_type"}
@@ -27,7 +27,7 @@ PYG_EDGES = {RELATION: "edge_type"}
 IMPORTANCE = "importance"
 
 
-def form_of(to: str, graph: Graph, dtype: np.dtype) -> Callable[[Batch], Any]:
+def form_of(to: str, graph: Graph, dtype: np.dtype) -> Callable[[LoaderBatch], Any]:
     """The function that gives a batch the form ``to``: "arrays", "pyg" or "dgl".
 
     Args:
@@ -40,10 +40,10 @@ def form_of(to: str, graph: Graph, dtype: np.dtype) -> Callable[[Batch], Any]:
     """
     if to not in FORMS:
         raise ConfigError(f"to={to!r} is no form of batches; choose from {', '.join(FORMS)}")
-    return FORMS[to](Layout(graph), dtype)
+    return FORMS[to](TypedLayout(graph), dtype)
 
 
-def _arrays(layout: Layout, dtype: np.dtype) -> Callable[[Batch], Batch]:
+def _arrays(layout: TypedLayout, dtype: np.dtype) -> Callable[[LoaderBatch], LoaderBatch]:
     return lambda batch: batch
 
 
@@ -71,16 +71,16 @@ class PyG:
     has the edges of each layer as they are in training, an ``Adjacency`` each.
     """
 
-    def __init__(self, layout: Layout, dtype: np.dtype):
+    def __init__(self, layout: TypedLayout, dtype: np.dtype):
         self._dtype = dtype
         self._data = library("torch_geometric.data", "pyg", "PyTorch Geometric", "torch_geometric")
         self._layout = layout
 
-    def __call__(self, batch: Batch) -> Any:
+    def __call__(self, batch: LoaderBatch) -> Any:
         edges = once(batch)
         return self._typed(batch, *edges) if self._layout.types else self._plain(batch, *edges)
 
-    def _plain(self, batch: Batch, edges: Block, per_hop: list[int]) -> Any:
+    def _plain(self, batch: LoaderBatch, edges: Block, per_hop: list[int]) -> Any:
         data = self._data.Data()
         data.num_nodes = len(batch.nodes)
         for name, x in batch.columns.items():
@@ -102,7 +102,7 @@ class PyG:
             size=(len(block.nodes), block.n_out),
         )
 
-    def _typed(self, batch: Batch, edges: Block, per_hop: list[int]) -> Any:
+    def _typed(self, batch: LoaderBatch, edges: Block, per_hop: list[int]) -> Any:
         layout = self._layout
         data = self._data.HeteroData()
         at = np.empty(len(batch.nodes), np.int64)
@@ -134,7 +134,7 @@ class PyG:
             store[PYG_EDGES.get(name, name)] = tensor(x)
 
 
-def once(batch: Batch) -> tuple[Block, list[int]]:
+def once(batch: LoaderBatch) -> tuple[Block, list[int]]:
     """The edges of a batch in which each node has those of the hop that first reaches it, from the
     targets on, and their number in each hop.
     """
@@ -172,12 +172,12 @@ class DGL:
     edges; ``importance`` has the importance weights.
     """
 
-    def __init__(self, layout: Layout, dtype: np.dtype):
+    def __init__(self, layout: TypedLayout, dtype: np.dtype):
         self._dtype = dtype
         self._dgl = library("dgl", "dgl", "DGL", "dgl")
         self._layout = layout
 
-    def __call__(self, batch: Batch) -> tuple[Any, Any, list[Any]]:
+    def __call__(self, batch: LoaderBatch) -> tuple[Any, Any, list[Any]]:
         if self._layout.types:
             return self._typed(batch)
         blocks = []
@@ -197,7 +197,7 @@ class DGL:
             blocks.append(dgl_block)
         return nodes, nodes[: batch.n_targets], blocks
 
-    def _typed(self, batch: Batch) -> tuple[Any, Any, list[Any]]:
+    def _typed(self, batch: LoaderBatch) -> tuple[Any, Any, list[Any]]:
         of_type = self._layout.nodes(batch)
         at = np.empty(len(batch.nodes), np.int64)
         named = {}
@@ -245,7 +245,7 @@ class DGL:
         return named | {self._dgl.EID: tensor(edge), IMPORTANCE: tensor(weight.astype(self._dtype))}
 
 
-FORMS: dict[str, Callable[[Layout, np.dtype], Callable[[Batch], Any]]] = {
+FORMS: dict[str, Callable[[TypedLayout, np.dtype], Callable[[LoaderBatch], Any]]] = {
     "pyg": PyG,
     "dgl": DGL,
     "arrays": _arrays,

@@ -13,7 +13,7 @@ from graphtheta.base.typed_rows import TypedRows
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.typed import RELATION, TYPE
 from graphtheta.graph.data.validation import labelled
-from graphtheta.train.loader.batch import Batch, Block
+from graphtheta.train.loader.batch import Block, LoaderBatch
 
 Relation = tuple[str, str, str]
 # columns that types without labels do not have
@@ -35,7 +35,7 @@ class TypeNodes:
     columns: Mapping[str, Any]
 
 
-class Layout:
+class TypedLayout:
     """The types and relations of a graph that was given as dicts.
 
     Args:
@@ -59,7 +59,7 @@ class Layout:
         self._lacks = (graph.meta.get("node_lacks", {}), graph.meta.get("edge_lacks", {}))
         self._widths = (graph.meta.get("type_widths"), graph.meta.get("relation_widths"))
 
-    def nodes(self, batch: Batch) -> dict[str, TypeNodes]:
+    def nodes(self, batch: LoaderBatch) -> dict[str, TypeNodes]:
         """The nodes of each type."""
         kind = batch.columns[TYPE]
         by_type = {}

@@ -78,7 +78,7 @@ class Loader:
         targets: Nodes that batches are made of: "train", "val", "test", "all", or their ids, a mask
             of all nodes, or a pair of a type and numbers of its nodes.
         to: Form of the batches: "pyg" (``Data``, with types ``HeteroData``), "dgl" (input nodes,
-            output nodes, blocks), or "arrays" (``Batch``).
+            output nodes, blocks), or "arrays" (``LoaderBatch``).
         mode: What a worker gets. "cooperative": of each batch, which is sampled once for all
             workers, the part that leads to the targets that it owns. "independent": a batch of its
             own.
