@@ -446,7 +446,7 @@ def checkpoint_files() -> dict[str, bytes]:
         ARRAYS,
         MANIFEST,
         Checkpoint,
-        Manifest,
+        CheckpointManifest,
         write_checkpoint,
     )
     from graphtheta.run.checkpoints.progress import Progress
@@ -454,7 +454,7 @@ def checkpoint_files() -> dict[str, bytes]:
     progress = Progress(
         epoch=3, losses=[0.5, 0.25], history=[{"epoch": 1, "time": {"move": {"wait": 0.5}}}]
     )
-    manifest = Manifest(
+    manifest = CheckpointManifest(
         step=7, counters={"views": 7}, progress=progress, job={"lr": 0.1}, job_hash="x"
     )
     arrays = {

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...ops.edge.turns import Block, blocks_of
+from ...ops.edge.turns import TurnBlock, blocks_of
 from ...ops.parallel import buffers
 from ..partition.exchange import Exchange, MovePlan
 from ..partition.message import Columns
@@ -50,7 +50,7 @@ class Arrivals:
     crossings: list[Crossing]
     row: np.ndarray
     tie: np.ndarray
-    _blocks: dict[tuple[int | None, int], list[Block]] = field(default_factory=dict)
+    _blocks: dict[tuple[int | None, int], list[TurnBlock]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, level: Level) -> Arrivals:
@@ -142,7 +142,7 @@ class Arrivals:
             in_order[c.edges] = move.end()[""]
         return in_order
 
-    def blocks(self, key: np.ndarray | None, most: int | None, width: int) -> list[Block]:
+    def blocks(self, key: np.ndarray | None, most: int | None, width: int) -> list[TurnBlock]:
         """The in-edges of each row, one after another.
 
         Args:

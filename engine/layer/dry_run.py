@@ -40,7 +40,7 @@ from .traffic import Traffic
 
 
 @dataclass
-class Operation:
+class RowOperation:
     """One operation of the forward pass on values that have rows.
 
     Attributes:
@@ -62,7 +62,7 @@ class _Watching(Tape):
 
     def __init__(self, graph: _EndlessGraph):
         super().__init__()
-        self.seen: list[Operation] = []
+        self.seen: list[RowOperation] = []
         self._graph = graph
 
     def add(
@@ -75,7 +75,7 @@ class _Watching(Tape):
     ) -> None:
         if outputs[0].space is not None:
             self.seen.append(
-                Operation(
+                RowOperation(
                     name=name,
                     superstep=len(self._graph.supersteps) - 1,
                     stage=self._graph.ledger.current,
@@ -152,7 +152,7 @@ class Probe:
     unread: list[str]
     stored: list[str]
     supersteps: list[Superstep]
-    operations: list[Operation]
+    operations: list[RowOperation]
     traffic: list[Traffic]
     again: list[Traffic]
 

@@ -27,7 +27,7 @@ from ...ops.autodiff.expr import COMPUTED, Expr
 from ...ops.autodiff.tape import needs_grad
 from ...ops.edge.program import Phase
 from ...ops.rows.bfloat16 import rounded
-from ..partition.message import Columns, Layout, as_integers, halo_mode
+from ..partition.message import Columns, MessageLayout, as_integers, halo_mode
 from ..view.level import Level
 from .edge_stage import Inputs
 from .in_order import InOrder, KeyBytes
@@ -89,9 +89,9 @@ class Widths:
         for name, aggregator in phase.aggregators.items():
             state = aggregator.start(0, phase.shapes(name), dtype)
             total = aggregator.finish(state)
-            partial += Layout(aggregator.returned(state)).width
+            partial += MessageLayout(aggregator.returned(state)).width
             at_masters = aggregator.backward_state(state, total, total)
-            backward_state += Layout(_stored(at_masters, short)).width
+            backward_state += MessageLayout(_stored(at_masters, short)).width
         src, dst = (_read(phase, end, None, short) for end in ("src", "dst"))
         src_grad, dst_grad = (_read(phase, end, learned) for end in ("src", "dst"))
         shared, returned, passes = _further(phase)
@@ -218,7 +218,7 @@ class Traffic:
 
 def _width(e: Expr) -> int:
     """Bytes of a value in a message."""
-    return Layout({"": np.empty((0, *e.dims), e.dtype)}).width
+    return MessageLayout({"": np.empty((0, *e.dims), e.dtype)}).width
 
 
 def _further(phase: Phase) -> tuple[int, int, int]:
@@ -228,8 +228,8 @@ def _further(phase: Phase) -> tuple[int, int, int]:
         ((name, aggregator),) = one.aggregators.items()
         state = aggregator.start(0, one.shapes(name), one.dtype)
         again = aggregator.passes(one.dtype) - 1
-        shared += again * Layout({c: as_integers(state[c]) for c in aggregator.shared}).width
-        returned += again * Layout(aggregator.returned(state)).width
+        shared += again * MessageLayout({c: as_integers(state[c]) for c in aggregator.shared}).width
+        returned += again * MessageLayout(aggregator.returned(state)).width
         passes += again
     return shared, returned, passes
 
@@ -254,4 +254,4 @@ def _read(phase: Phase, end: str, only: Collection[str] | None, short: bool = Fa
         for name, e in columns.items()
         if only is None or name in only
     }
-    return Layout(_stored(rows, short)).width
+    return MessageLayout(_stored(rows, short)).width

@@ -27,7 +27,7 @@ import numpy as np
 from ...ops.rows.by_number import add_distinct
 from ..comm.channel import Tag
 from ..comm.communicator import Comm
-from .message import Columns, Layout, MessageBuffer
+from .message import Columns, MessageBuffer, MessageLayout
 
 NOTHING = np.zeros(0, np.int64)
 
@@ -213,7 +213,7 @@ class ToMirrors:
         self._columns = columns
         self._pending = None
         if plan.anywhere:
-            layout = Layout(columns)
+            layout = MessageLayout(columns)
             self._received = MessageBuffer(layout, plan.recv_ptr)
             out = MessageBuffer(layout, plan.send_ptr).write(columns, plan.rows)
             self._pending = exchange.comm.move_begin(
@@ -235,7 +235,7 @@ class ToMasters:
         plan = self._plan = exchange.plan
         self._pending = None
         if plan.anywhere:
-            layout = Layout(columns)
+            layout = MessageLayout(columns)
             self._received = MessageBuffer(layout, plan.send_ptr)
             out = MessageBuffer.of(layout, plan.recv_ptr, columns)
             self._pending = exchange.comm.move_begin(

@@ -77,7 +77,7 @@ class Slot(NamedTuple):
         return self.sent != self.dtype
 
 
-class Layout:
+class MessageLayout:
     """The columns of a move.
 
     Attributes:
@@ -114,7 +114,7 @@ class MessageBuffer:
             change until it is sent.
     """
 
-    def __init__(self, layout: Layout, ptr: np.ndarray, in_place: np.ndarray | None = None):
+    def __init__(self, layout: MessageLayout, ptr: np.ndarray, in_place: np.ndarray | None = None):
         self._layout = layout
         # bounds of sparse rows have 32 bits, of which bytes of long messages take more
         self._ptr = ptr.astype(np.int64, copy=False)
@@ -128,7 +128,7 @@ class MessageBuffer:
         self._bytes = buffers.empty((size,), np.uint8) if in_place is None else _raw(in_place)
 
     @classmethod
-    def of(cls, layout: Layout, ptr: np.ndarray, columns: Columns) -> MessageBuffer:
+    def of(cls, layout: MessageLayout, ptr: np.ndarray, columns: Columns) -> MessageBuffer:
         """Messages with all rows in order; a single column is sent in place."""
         single = next((columns[name] for name, slot in layout.slots.items() if slot.width), None)
         if layout.alone and single is not None:

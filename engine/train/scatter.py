@@ -13,7 +13,7 @@ import numpy as np
 from ..comm.channel import Pending, Tag
 from ..comm.communicator import Comm
 from ..partition.exchange import pointers
-from ..partition.message import Columns, Layout, MessageBuffer
+from ..partition.message import Columns, MessageBuffer, MessageLayout
 
 
 class Received(NamedTuple):
@@ -63,7 +63,7 @@ class Move:
     """
 
     def __init__(self, comm: Comm, columns: Columns, bounds: np.ndarray, ptr: np.ndarray):
-        layout = Layout(columns)
+        layout = MessageLayout(columns)
         self._ptr = ptr
         self._received = MessageBuffer(layout, ptr)
         sends = MessageBuffer.of(layout, bounds, columns).messages()

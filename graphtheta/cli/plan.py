@@ -25,7 +25,7 @@ from graphtheta.run.job.help import number_from
 from graphtheta.run.job.job import Job, choices
 from graphtheta.run.job.keys import FIELDS
 from graphtheta.run.job.rules import OnlyWith, flag, rules_of
-from graphtheta.train.loop.chosen_strategy import Choice
+from graphtheta.train.loop.chosen_strategy import StrategyChoice
 from graphtheta.train.loop.prepare import load_graph
 
 STRATEGIES = ("global", "mini", "cluster")
@@ -239,7 +239,8 @@ def settled(sketch: Skeleton, jobs: Sequence[Job]) -> tuple[list[Job], dict[str,
         jobs: Differ from it in keys of the strategy and the partition.
     """
     chosen = [
-        sketch.chosen(job) if job.strategy == AUTO else Choice(job, reason="") for job in jobs
+        sketch.chosen(job) if job.strategy == AUTO else StrategyChoice(job, reason="")
+        for job in jobs
     ]
     return [job for job, _ in chosen], {reason: None for _, reason in chosen if reason}
 

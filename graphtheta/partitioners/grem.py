@@ -15,7 +15,13 @@ from graphtheta.partitioners.stream import capacity, check_option
 from graphtheta.partitioners.streaming.blocks import IdBlocks
 from graphtheta.partitioners.streaming.components import components, whole_components
 from graphtheta.partitioners.streaming.degrees import shared_chunks
-from graphtheta.partitioners.streaming.levels import Level, Loads, OfClusters, OfParts, of_source
+from graphtheta.partitioners.streaming.levels import (
+    CoarseGraph,
+    Loads,
+    OfClusters,
+    OfParts,
+    of_source,
+)
 from graphtheta.partitioners.streaming.shared import SharedPartitioner
 
 # visits of each node in a pass
@@ -118,7 +124,7 @@ class _Cut:
         self._key = key
         self._uses = 0
 
-    def divide(self, top: Level, part: np.ndarray | None) -> np.ndarray:
+    def divide(self, top: CoarseGraph, part: np.ndarray | None) -> np.ndarray:
         """The part of each node of this worker's block, [n_block] int32.
 
         Args:
@@ -167,9 +173,9 @@ class _Cut:
         return best
 
     def _clustered(
-        self, level: Level, part: np.ndarray | None, most: int, joins: bool
-    ) -> tuple[Level, np.ndarray]:
-        """The graph of clusters of a level; see ``Level.contracted``.
+        self, level: CoarseGraph, part: np.ndarray | None, most: int, joins: bool
+    ) -> tuple[CoarseGraph, np.ndarray]:
+        """The graph of clusters of a level; see ``CoarseGraph.contracted``.
 
         Args:
             level: The graph.
@@ -188,7 +194,7 @@ class _Cut:
         return level.contracted(label)
 
     def _best(
-        self, level: Level, part: np.ndarray | None, most: int, top: Level
+        self, level: CoarseGraph, part: np.ndarray | None, most: int, top: CoarseGraph
     ) -> np.ndarray | None:
         """The best of several divisions of a small graph, for the nodes of this worker's block,
         [n_block] int32.
@@ -236,7 +242,7 @@ class _Cut:
         own: np.ndarray = of[level.blocks.first : level.blocks.last]
         return own
 
-    def _blocks(self, top: Level) -> np.ndarray:
+    def _blocks(self, top: CoarseGraph) -> np.ndarray:
         """Equal blocks of the nodes by degree or by id, for the nodes of this worker's block,
         [n_block] int32.
 
@@ -246,7 +252,7 @@ class _Cut:
             return degree_blocks(top.blocks, top.degree, self._size)
         return block_owner(top.n, self._size)(np.arange(top.blocks.first, top.blocks.last))
 
-    def _revised(self, level: Level, part: np.ndarray) -> np.ndarray:
+    def _revised(self, level: CoarseGraph, part: np.ndarray) -> np.ndarray:
         """Parts after moves, [n_block] int32.
 
         Collective: all ranks.
@@ -255,8 +261,8 @@ class _Cut:
         self._move(level, part, OfParts(self._comm, level.loads(part), self._room))
         return part
 
-    def _move(self, level: Level, label: np.ndarray, loads: Loads) -> None:
-        """Passes of moves between labels; see ``Level.visit``."""
+    def _move(self, level: CoarseGraph, label: np.ndarray, loads: Loads) -> None:
+        """Passes of moves between labels; see ``CoarseGraph.visit``."""
         for _ in range(self._passes * ROUNDS):
             if not level.visit(label, loads, self._next()):
                 break

@@ -13,7 +13,7 @@ from ..parallel import buffers
 
 
 @dataclass(slots=True)
-class Placed:
+class PartialGradient:
     """A gradient that is 0 but for a part, such as that of a value of which an operation read some
     rows or columns.
 
@@ -41,7 +41,7 @@ class Gradients:
 
         Args:
             x: The value.
-            g: Its gradient, an array or ``Placed``.
+            g: Its gradient, an array or ``PartialGradient``.
             operation: What computed it, for messages.
             fresh: Whether nobody else reads g, so that it may be changed in place.
 
@@ -53,7 +53,7 @@ class Gradients:
                 f"{operation}: the gradient of a value of shape {list(x.shape)} has shape"
                 f" {list(g.shape)}; a gradient rule must return the shape of its argument"
             )
-        if isinstance(g, Placed):
+        if isinstance(g, PartialGradient):
             self._place(x, g)
             return
         # a rule may compute in another float type than that of its argument
@@ -66,7 +66,7 @@ class Gradients:
         if fresh or old is not None:
             self._own.add(id(x))
 
-    def _place(self, x: Any, g: Placed) -> None:
+    def _place(self, x: Any, g: PartialGradient) -> None:
         old = self._of.get(id(x))
         total = buffers.full(x.shape, 0, x.dtype) if old is None else old[1]
         if old is not None and id(x) not in self._own:

@@ -42,7 +42,7 @@ from ..rows.columns import unbroadcast
 from ..rows.row_list import RowList
 from .expr import Expr, build, tracing
 from .fusion import defer
-from .gradients import Placed
+from .gradients import PartialGradient
 from .operation import Operation
 from .refusal import FAILURES, refuse
 from .space import RowSpace
@@ -141,7 +141,7 @@ class Primitive(Operation):
 
         def vjp(gs: list[Any]) -> list[Any]:
             if part is not None:
-                return [Placed(operands[0].shape, part, gs[0])]
+                return [PartialGradient(operands[0].shape, part, gs[0])]
             # rounded values are expanded again, and are those that later operations read
             again = [self._readable(v) for v in operands]
             result = self._readable(operand_of(out))

@@ -28,7 +28,7 @@ NUMBERS = 1 << 23
 
 
 @dataclass
-class Block:
+class TurnBlock:
     """Some rows, and their edges by step.
 
     Attributes:
@@ -56,7 +56,7 @@ def edges_of_block(width: int) -> int:
 
 def blocks_of(
     row: np.ndarray, keys: Sequence[np.ndarray], most: int | None = None, width: int = 1
-) -> list[Block]:
+) -> list[TurnBlock]:
     """The turns of edges.
 
     Args:
@@ -91,10 +91,12 @@ def blocks_of(
     return blocks
 
 
-def _block(order: np.ndarray, of_row: np.ndarray, start: np.ndarray, count: np.ndarray) -> Block:
+def _block(
+    order: np.ndarray, of_row: np.ndarray, start: np.ndarray, count: np.ndarray
+) -> TurnBlock:
     steps = np.arange(count[0])
     # rows with more edges than the number of a step, which come first
     active = np.searchsorted(-count, -steps, side="left")
     bounds = np.append(0, np.cumsum(active))
     row = np.arange(bounds[-1]) - np.repeat(bounds[:-1], active)
-    return Block(of_row[start], order[start[row] + np.repeat(steps, active)], bounds)
+    return TurnBlock(of_row[start], order[start[row] + np.repeat(steps, active)], bounds)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.exchange import Exchange, add_into, plan_requests, pointers
-from graphtheta.engine.partition.message import Layout
+from graphtheta.engine.partition.message import MessageLayout
 
 TYPES = (np.float64, np.float32, np.int64, np.int32, np.uint64, np.bool_)
 SHAPES = ((), (1,), (3,), (2, 2), (0,), (3, 0))
@@ -156,15 +156,15 @@ def test_bytes_are_rows_times_width_and_one_message_a_pair(size):
         readers = np.count_nonzero(np.diff(plan.send_ptr))
         owners = np.count_nonzero(np.diff(plan.recv_ptr))
         width = sum(int(np.prod(v.shape[1:])) * v.itemsize for v in x.values())
-        assert Layout(x).width == width
+        assert MessageLayout(x).width == width
         before = comm.ledger.snapshot()
         halo = exchange.to_mirrors(x)
         out = comm.ledger.since(before)["other"]
-        assert (out["bytes"], out["messages"]) == (len(plan.rows) * Layout(x).width, readers)
+        assert (out["bytes"], out["messages"]) == (len(plan.rows) * MessageLayout(x).width, readers)
         before = comm.ledger.snapshot()
         exchange.to_masters_begin(halo).end(lambda rows, part: None)
         back = comm.ledger.since(before)["other"]
-        assert (back["bytes"], back["messages"]) == (plan.n_halo * Layout(x).width, owners)
+        assert (back["bytes"], back["messages"]) == (plan.n_halo * MessageLayout(x).width, owners)
         before = comm.ledger.snapshot()
         exchange.to_mirrors({"nothing": np.zeros((counts[comm.rank], 0))})
         assert comm.ledger.since(before)["other"]["messages"] == 0

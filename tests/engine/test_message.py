@@ -10,14 +10,14 @@ import pytest
 from graphtheta.base.bfloat16 import WIDE
 from graphtheta.engine.partition import message
 from graphtheta.engine.partition.exchange import pointers
-from graphtheta.engine.partition.message import Layout, MessageBuffer, halo_scope
+from graphtheta.engine.partition.message import MessageBuffer, MessageLayout, halo_scope
 
 COUNTS = [3, 0, 5]
 
 
 def sent(columns, counts=COUNTS):
     """What arrives of some columns: messages written to one buffer and read from another."""
-    layout = Layout(columns)
+    layout = MessageLayout(columns)
     ptr = pointers(counts)
     out = MessageBuffer.of(layout, ptr, columns)
     into = MessageBuffer(layout, ptr)
@@ -71,7 +71,7 @@ def test_nothing_is_sent_of_no_rows():
 def test_messages_of_more_bytes_than_32_bits_count(n, monkeypatch):
     """Their bounds may be those of sparse rows, of 32 bits. The memory is not touched."""
     monkeypatch.setattr(message.buffers, "empty", np.empty)
-    entries = Layout({"at": np.zeros(0, np.int32), "value": np.zeros(0, np.float32)})
+    entries = MessageLayout({"at": np.zeros(0, np.int32), "value": np.zeros(0, np.float32)})
     ((q, sent),) = MessageBuffer(entries, np.array([0, 0, n], np.int32)).messages()
     assert q == 1 and sent.nbytes == 8 * n
 
@@ -117,7 +117,7 @@ def test_narrow_and_wide_types_are_sent_as_they_are(rng):
     with halo_scope("bf16"):
         _, into = sent(columns)
         assert (
-            Layout(
+            MessageLayout(
                 {"z": np.zeros((0, 2, WIDE), np.float32), "s": np.zeros((0, 2), np.float32)}
             ).width
             == 2 * WIDE * 2 + 8

@@ -27,7 +27,7 @@ from graphtheta.run.checkpoints.checkpoint import (
     CHECKPOINTS,
     MANIFEST,
     Checkpoint,
-    Manifest,
+    CheckpointManifest,
     newest_good,
     read_checkpoint,
     steps_in,
@@ -56,7 +56,7 @@ def made(step: int, arrays: dict[str, np.ndarray] | None = None) -> Checkpoint:
         history=[{"epoch": 1, "loss": float("nan"), "time": {"move": {"wait": 0.5}}}],
     )
     return Checkpoint(
-        Manifest(
+        CheckpointManifest(
             step=step, counters={"views": step}, progress=progress, job={"lr": 0.1}, job_hash="x"
         ),
         {"w": np.full(50, float(step))} if arrays is None else arrays,

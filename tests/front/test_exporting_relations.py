@@ -20,7 +20,7 @@ from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.inference.exporting.calls import Given, call
+from graphtheta.inference.exporting.calls import GraphTensors, call
 from graphtheta.models import (
     GAT,
     GATE,
@@ -194,7 +194,7 @@ def test_layers_of_pytorch_geometric_compute_the_same(name: str) -> None:
             layer,
             gt.counterpart(layer, "pyg", METADATA).make(),
             x,
-            Given(edges, edges, **codes(torch)),
+            GraphTensors(edges, edges, **codes(torch)),
         )
     close(out, result_of(layer, graph))
 
@@ -313,7 +313,7 @@ def test_layers_of_dgl_compute_the_same(name: str) -> None:
             layer,
             gt.counterpart(layer, "dgl").make(),
             x,
-            Given(other, other.edges(), weight, **codes(torch)),
+            GraphTensors(other, other.edges(), weight, **codes(torch)),
         )
     close(out, result_of(layer, graph))
 

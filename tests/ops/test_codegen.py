@@ -18,7 +18,7 @@ from graphtheta.ops.compile.elementary import FUNCTIONS
 from graphtheta.ops.edge.aggregator import BUILT_IN, Sum
 from graphtheta.ops.edge.codegen import kernel
 from graphtheta.ops.edge.codegen.aggregate import aggregate_of
-from graphtheta.ops.edge.codegen.gradients import Gradients
+from graphtheta.ops.edge.codegen.gradients import GradientCode
 from graphtheta.ops.edge.codegen.kernel import generate, unsupported, values_of
 from graphtheta.ops.edge.codegen.lowering import LOWERINGS, Structural, lowering_of
 from graphtheta.ops.edge.codegen.registers import Registers
@@ -28,7 +28,7 @@ from graphtheta.ops.edge.plan import plan
 from graphtheta.ops.edge.program import Phase
 from graphtheta.ops.edge.source.lane_slice import LaneSlice, broadcast, slices
 from graphtheta.ops.edge.source.register_buffer import RegisterBuffer
-from graphtheta.ops.edge.source.source import Source
+from graphtheta.ops.edge.source.source import KernelSource
 from graphtheta.ops.edge.variance import DEVIATION, VARIANCE
 from graphtheta.ops.kernels import number_header, vector_header
 
@@ -81,7 +81,7 @@ def test_a_slice_of_consecutive_or_equal_positions_is_known_as_such():
 
 
 def test_lines_go_to_their_section_with_its_depth():
-    source = Source("float64", False)
+    source = KernelSource("float64", False)
     source.put("one")
     with source.within("row"), source.block("if x:"):
         source.put("two")
@@ -96,7 +96,7 @@ def test_lines_go_to_their_section_with_its_depth():
 
 
 def test_a_text_becomes_one_variable_which_is_not_known_outside_of_its_block():
-    source = Source("float64", False)
+    source = KernelSource("float64", False)
     with source.block("if x:"):
         inside = source.once("f(1)")
         assert source.once("f(1)") == inside
@@ -104,7 +104,7 @@ def test_a_text_becomes_one_variable_which_is_not_known_outside_of_its_block():
 
 
 def test_register_buffers_are_assigned_first_and_added_to_later():
-    source = Source("float64", False)
+    source = KernelSource("float64", False)
     made = RegisterBuffer.best(source, "t", (2, 3))
     first, second = slices((2, 3), 8)
     made.add(first, "x")
@@ -121,7 +121,7 @@ def test_register_buffers_are_assigned_first_and_added_to_later():
 
 
 def test_register_buffers_of_wide_values_are_in_memory():
-    source = Source("float64", True)
+    source = KernelSource("float64", True)
     made = RegisterBuffer.best(source, "t", (200,))
     assert made.memory() == ("t", "0") and source.buffers == {"t": (200, "float64")}
 
@@ -170,7 +170,7 @@ def test_what_is_saved(gather, mode, saved):
 def test_gradients_go_where_they_are_wanted_only():
     phase = phase_of(lambda e: e.src.s * e.dst.s)
     values = values_of(phase, variant("sender", {("src", "s")}))
-    gradients = Gradients(Registers(values.source, values))
+    gradients = GradientCode(Registers(values.source, values))
     gradients.add(phase.message[0], (2,), lambda p: "G")
     gradients.backpropagate()
     assert [line.strip() for line in values.source.sections["edge"] if "sum_gsrc" in line] == [

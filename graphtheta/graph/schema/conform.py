@@ -28,7 +28,7 @@ from graphtheta.graph.data.typed import (
 )
 from graphtheta.graph.data.validation import frozen, labelled
 from graphtheta.graph.schema.rescaled import Recoded, picked, rescaled
-from graphtheta.graph.schema.schema import Column, Schema
+from graphtheta.graph.schema.schema import ColumnSchema, Schema
 
 # columns of codes that tasks and samplers read, whether the model does or not
 CODED = {"node": TYPE, "edge": RELATION}
@@ -129,7 +129,7 @@ def _columns(
                 f" it has {', '.join(columns) or 'none'}; add it {ADDED.format(f'{group}_columns')}"
             )
         x = columns[name]
-        form = Column(
+        form = ColumnSchema(
             whole=x.dtype.kind == "i", width=0 if x.ndim == 1 else int(x.shape[1]), categories=[]
         )
         if (form.whole, form.width) != (wanted.whole, wanted.width):
@@ -172,7 +172,13 @@ def _check_unit(group: str, name: str, wanted: str, unit: str, where: str) -> No
 
 
 def _codes(
-    graph: Graph, schema: Schema, group: str, name: str, wanted: Column, where: str, read: bool
+    graph: Graph,
+    schema: Schema,
+    group: str,
+    name: str,
+    wanted: ColumnSchema,
+    where: str,
+    read: bool,
 ) -> Any:
     """A column in the codes of the schema; ``read`` says whether the model reads it."""
     x = (graph.node_columns if group == "node" else graph.edge_columns)[name]

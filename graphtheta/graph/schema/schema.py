@@ -22,7 +22,7 @@ META_ENTRIES = (
 )
 
 
-class Column(BaseModel):
+class ColumnSchema(BaseModel):
     """A named column.
 
     Attributes:
@@ -76,8 +76,8 @@ class Schema(BaseModel):
     n_features: int
     n_edge_features: int
     has_edge_weight: bool
-    node_columns: dict[str, Column]
-    edge_columns: dict[str, Column]
+    node_columns: dict[str, ColumnSchema]
+    edge_columns: dict[str, ColumnSchema]
     node_types: list[str]
     relations: list[tuple[str, str, str]]
     n_types: int
@@ -133,10 +133,10 @@ class Schema(BaseModel):
         return Scale.of(self.meta, field)
 
 
-def _columns(graph: Graph, group: str) -> dict[str, Column]:
+def _columns(graph: Graph, group: str) -> dict[str, ColumnSchema]:
     columns = graph.node_columns if group == "node" else graph.edge_columns
     return {
-        name: Column(
+        name: ColumnSchema(
             whole=x.dtype.kind == "i",
             width=0 if x.ndim == 1 else int(x.shape[1]),
             categories=list(graph.categories(group, name)),

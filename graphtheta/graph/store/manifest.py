@@ -39,7 +39,7 @@ FEATURES = ("stored", "float16", "int8")
 Group = Literal["node", "edge"]
 
 
-class Column(BaseModel):
+class StoredColumn(BaseModel):
     """A column of a store.
 
     Attributes:
@@ -67,7 +67,7 @@ class Column(BaseModel):
     page_sums: list[NonNegativeInt] = []
 
     @model_validator(mode="after")
-    def _consistent(self) -> Column:
+    def _consistent(self) -> StoredColumn:
         if self.file != file_name(self.group, self.name):
             raise ValueError(
                 f"the file of column {self.group}.{self.name} is {self.file!r}, expected"
@@ -114,7 +114,7 @@ class Manifest(BaseModel):
     n_classes: NonNegativeInt | None
     multilabel: bool | None
     meta: dict[str, Any]
-    columns: list[Column]
+    columns: list[StoredColumn]
     checksum: int | None = None
 
     @model_validator(mode="after")
@@ -169,7 +169,7 @@ def check_column(group: str, name: str, shape: tuple[int, ...], dtype: str) -> N
         "checksums": [],
     }
     try:
-        Column.model_validate(record)
+        StoredColumn.model_validate(record)
     except ValidationError as error:
         raise FormatError(
             f"a store takes no column {group}.{name} of {dtype}: {_first(error)}; choose another"

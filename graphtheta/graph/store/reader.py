@@ -18,7 +18,7 @@ from graphtheta.engine.store.quantised import QuantisedColumn
 from graphtheta.errors import FormatError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.store.checksum import PageSums, block_sum, share
-from graphtheta.graph.store.manifest import AGAIN, Column, Manifest, file_name, read_manifest
+from graphtheta.graph.store.manifest import AGAIN, Manifest, StoredColumn, file_name, read_manifest
 from graphtheta.graph.store.text import StoredTexts
 
 CSR_PARTS = (".data", ".indices", ".indptr", ".shape")
@@ -88,7 +88,7 @@ class StoreColumns:
     def __init__(self, folder: Path):
         self.folder = folder
         self.manifest = read_manifest(folder)
-        self._by_name: dict[tuple[str, str], Column] = {
+        self._by_name: dict[tuple[str, str], StoredColumn] = {
             (c.group, c.name): c for c in self.manifest.columns
         }
         self._unused = {f"{c.group}.{c.name}": None for c in self.manifest.columns}
@@ -248,18 +248,18 @@ class StoreColumns:
             )
         return StoredTexts(data, bounds, f"{self.folder}: column {group}.{name}")
 
-    def _take(self, group: str, name: str) -> Column | None:
+    def _take(self, group: str, name: str) -> StoredColumn | None:
         self._unused.pop(f"{group}.{name}", None)
         return self._by_name.get((group, name))
 
 
-def _mapped(folder: Path, c: Column) -> np.ndarray:
+def _mapped(folder: Path, c: StoredColumn) -> np.ndarray:
     values = map_npy(folder / c.file)
     _compare(folder, c, values)
     return values
 
 
-def _compare(folder: Path, c: Column | None, values: Any) -> None:
+def _compare(folder: Path, c: StoredColumn | None, values: Any) -> None:
     """Compare a file with what the manifest says about it."""
     if c is not None and (values.dtype != c.type or list(values.shape) != c.shape):
         raise FormatError(
@@ -268,7 +268,7 @@ def _compare(folder: Path, c: Column | None, values: Any) -> None:
         )
 
 
-def _verify(folder: Path, c: Column, blocks: range) -> None:
+def _verify(folder: Path, c: StoredColumn, blocks: range) -> None:
     """Compare blocks of a column with their checksums."""
     values = _mapped(folder, c)
     for block in blocks:
@@ -277,12 +277,12 @@ def _verify(folder: Path, c: Column, blocks: range) -> None:
             raise _damaged(folder, c, block)
 
 
-def _page_sums(folder: Path, c: Column, values: np.ndarray) -> PageSums:
+def _page_sums(folder: Path, c: StoredColumn, values: np.ndarray) -> PageSums:
     """What compares blocks of a column with the sums of their pages."""
     return PageSums(values, c.rows_per_block, c.page_sums, partial(_damaged, folder, c))
 
 
-def _damaged(folder: Path, c: Column, block: int) -> FormatError:
+def _damaged(folder: Path, c: StoredColumn, block: int) -> FormatError:
     """The error for a block of a column."""
     first = block * c.rows_per_block
     last = min(first + c.rows_per_block, c.shape[0]) - 1

@@ -36,7 +36,7 @@ from graphtheta.graph.store.manifest import (
     FILE,
     FORMAT,
     VERSION,
-    Column,
+    StoredColumn,
     check_column,
     checked_manifest,
     file_name,
@@ -205,7 +205,7 @@ class StoreWriter:
             make_new_folder(folder)
         return folder
 
-    def link(self, source: Path, column: Column) -> None:
+    def link(self, source: Path, column: StoredColumn) -> None:
         """Add a column of another store as it is: both stores share its file, or it is copied where
         the file system cannot share files.
 

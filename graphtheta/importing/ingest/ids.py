@@ -130,7 +130,7 @@ class Routes(Route):
         return [moved.slice(a, b - a) for a, b in pairwise(self.bounds.tolist())]
 
 
-class Directory:
+class IdDirectory:
     """Numbers of nodes by id. A worker holds the ids whose hash is its own.
 
     Args:

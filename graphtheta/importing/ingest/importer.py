@@ -30,13 +30,13 @@ from graphtheta.importing.fields.base import Field
 from graphtheta.importing.fields.named import require, word_of
 from graphtheta.importing.fields.one_hot import merged
 from graphtheta.importing.fields.sparse import SparseRows
-from graphtheta.importing.ingest.ids import Directory, empty
-from graphtheta.importing.ingest.nodes import NodeTable, Positions, SortedIds
+from graphtheta.importing.ingest.ids import IdDirectory, empty
+from graphtheta.importing.ingest.nodes import NodeTable, NumberedNodes, SortedIds
 from graphtheta.importing.ingest.opening import Tables, open_tables
 from graphtheta.importing.ingest.options import (
     OF_EDGES,
     OF_NODES,
-    Options,
+    ImportOptions,
     checked_types,
     edge_fields,
     id_kind,
@@ -65,7 +65,7 @@ from graphtheta.importing.ingest.write import (
 )
 from graphtheta.importing.tables.arrow import TEXT, integers, one
 from graphtheta.importing.tables.faults import SHOWN
-from graphtheta.importing.tables.progress import Progress
+from graphtheta.importing.tables.progress import ReadProgress
 from graphtheta.importing.tables.source import Source
 
 # files of rows that wait
@@ -131,18 +131,20 @@ def import_graph(
     Collective: all ranks of comm.
     """
     comm = start() if comm is None else comm
-    unknown = sorted(set(options) - set(Options.__dataclass_fields__))
+    unknown = sorted(set(options) - set(ImportOptions.__dataclass_fields__))
     if unknown:
         raise ConfigError(
             f"import_graph has no option '{unknown[0]}'; it has"
-            f" {', '.join(Options.__dataclass_fields__)}"
+            f" {', '.join(ImportOptions.__dataclass_fields__)}"
         )
     with comm.agreed():
         recipe, store = (None, "") if like is None else recipe_of(like)
         tables = open_tables(
             edges=edges,
             nodes=nodes,
-            options=Options(**options) if recipe is None else options_like(options, recipe, store),
+            options=ImportOptions(**options)
+            if recipe is None
+            else options_like(options, recipe, store),
             separator=separator,
             header=header,
             only_tables=recipe is not None,
@@ -158,7 +160,7 @@ def import_graph(
                 writer=writer,
                 comm=comm,
                 folder=folder,
-                progress=Progress(progress and comm.rank == 0),
+                progress=ReadProgress(progress and comm.rank == 0),
                 like=(recipe, store, lacking),
             ).run()
         finally:
@@ -185,7 +187,7 @@ class _Import:
         writer: StoreWriter,
         comm: Comm,
         folder: Path,
-        progress: Progress,
+        progress: ReadProgress,
         like: tuple[Recipe | None, str, list[str]],
     ):
         self._recipe, self._store, self._lacking = like
@@ -317,14 +319,14 @@ class _Import:
             lines.append(f"without {', '.join(self._lacking)}, which {self._store} has")
         return lines
 
-    def _number(self, edges: ReadTable, nodes: ReadTable | None) -> Positions:
+    def _number(self, edges: ReadTable, nodes: ReadTable | None) -> NumberedNodes:
         """Read the tables and number the nodes.
 
         Collective: all ranks of comm.
         """
         comm = self._comm
         options = self._options
-        numbered: Positions | None = None
+        numbered: NumberedNodes | None = None
         if nodes is not None:
             nodes.read(comm, self._progress, options.skip and options.id is not None)
             table = NodeTable(comm, nodes, options, self._kind)
@@ -332,7 +334,7 @@ class _Import:
             numbered = table
         edges.read(comm, self._progress, options.skip)
         if numbered is None and options.n_nodes is not None:
-            return Positions(options.n_nodes)
+            return NumberedNodes(options.n_nodes)
         if numbered is None:
             self._progress.step("numbering nodes")
             ends = (
@@ -342,7 +344,7 @@ class _Import:
             return SortedIds(comm, ends, self._kind)
         return numbered
 
-    def _resolve(self, edges: ReadTable, directory: Positions | Directory) -> Spool:
+    def _resolve(self, edges: ReadTable, directory: NumberedNodes | IdDirectory) -> Spool:
         """Numbers of the ends of edges, -1 for edges that are left out.
 
         Collective: all ranks of comm.
@@ -394,7 +396,7 @@ class _Import:
         return numbers
 
     def _but_for_zeros(
-        self, directory: Positions | Directory, both: Any, src: np.ndarray, dst: np.ndarray
+        self, directory: NumberedNodes | IdDirectory, both: Any, src: np.ndarray, dst: np.ndarray
     ) -> dict[str, str]:
         """Ids of nodes that the first unknown ids are but for zeros in front, for messages.
 
@@ -405,7 +407,7 @@ class _Import:
 
         Collective: all ranks of comm.
         """
-        if self._options.skip or self._kind != TEXT or not isinstance(directory, Directory):
+        if self._options.skip or self._kind != TEXT or not isinstance(directory, IdDirectory):
             return {}
         first = [np.flatnonzero(ends < 0)[:SHOWN] for ends in (src, dst)]
         unknown = both.take(pa.array(np.concatenate((first[0], len(src) + first[1]))))
@@ -413,7 +415,7 @@ class _Import:
             return {}
         return directory.but_for_zeros(unknown.to_pylist())
 
-    def _write_nodes(self, numbered: Positions) -> None:
+    def _write_nodes(self, numbered: NumberedNodes) -> None:
         """Write ids and fields of the nodes.
 
         Collective: all ranks of comm.

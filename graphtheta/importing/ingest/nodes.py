@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.importing.fields.base import Field
-from graphtheta.importing.ingest.ids import Directory
+from graphtheta.importing.ingest.ids import IdDirectory
 from graphtheta.importing.ingest.numbering import collect, first_of_each, number_sorted
-from graphtheta.importing.ingest.options import Options
+from graphtheta.importing.ingest.options import ImportOptions
 from graphtheta.importing.ingest.tables import ReadTable
 from graphtheta.importing.tables.arrow import integers, one
 
@@ -20,7 +20,7 @@ from graphtheta.importing.tables.arrow import integers, one
 Block = tuple[pa.Table, int, np.ndarray]
 
 
-class Positions:
+class NumberedNodes:
     """Nodes whose ids are their numbers.
 
     Args:
@@ -35,7 +35,7 @@ class Positions:
     def __init__(self, n: int):
         self.n = n
         self.fields = list[Field]()
-        self.directory: Positions | Directory = self
+        self.directory: NumberedNodes | IdDirectory = self
 
     def find(self, ids: Any) -> np.ndarray:
         """Numbers of ids, [n] int64; -1 for ids that are not known."""
@@ -51,7 +51,7 @@ class Positions:
         return iter(())
 
 
-class SortedIds(Positions):
+class SortedIds(NumberedNodes):
     """Nodes in ascending order of the ids that edges have.
 
     Args:
@@ -73,7 +73,7 @@ class SortedIds(Positions):
         return iter([self._range])
 
 
-class NodeTable(Positions):
+class NodeTable(NumberedNodes):
     """Rows of a node table, in their order.
 
     Args:
@@ -92,7 +92,7 @@ class NodeTable(Positions):
     Collective: all ranks of comm.
     """
 
-    def __init__(self, comm: Comm, table: ReadTable, options: Options, kind: Any):
+    def __init__(self, comm: Comm, table: ReadTable, options: ImportOptions, kind: Any):
         self._table = table
         self._id = options.id
         again = np.empty(0, np.int64)
@@ -112,7 +112,7 @@ class NodeTable(Positions):
         super().__init__(table.n_rows - len(self._dropped))
         self.fields = table.fields
         if options.id is not None:
-            self.directory = Directory(comm, ids, first - np.searchsorted(self._dropped, first))
+            self.directory = IdDirectory(comm, ids, first - np.searchsorted(self._dropped, first))
 
     def ids(self) -> Iterator[tuple[int, Any]]:
         """First node and ids of each block of this worker."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.importing.ingest.ids import Directory, Routes, empty, exchange, hashes
+from graphtheta.importing.ingest.ids import IdDirectory, Routes, empty, exchange, hashes
 from graphtheta.importing.ingest.spool import in_step
 from graphtheta.importing.tables.arrow import flags
 
@@ -54,7 +54,7 @@ class Numbered(NamedTuple):
         ids: A range of the ids in the order of their numbers.
     """
 
-    directory: Directory
+    directory: IdDirectory
     n: int
     begin: int
     ids: Any
@@ -110,7 +110,7 @@ def number_sorted(comm: Comm, ids: Any) -> Numbered:
     numbers[order] = begin + np.arange(len(together))
     back = comm.all_to_all(np.split(numbers, np.cumsum([len(part) for part in received])[:-1]))
     return Numbered(
-        Directory(comm, ids, np.concatenate(back)),
+        IdDirectory(comm, ids, np.concatenate(back)),
         sum(counts),
         begin,
         together.take(pa.array(order)),

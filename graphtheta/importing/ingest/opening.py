@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from graphtheta.errors import ConfigError
-from graphtheta.importing.ingest.options import Options
+from graphtheta.importing.ingest.options import ImportOptions
 from graphtheta.importing.tables.objects import Whole, whole_graph
 from graphtheta.importing.tables.ogb import is_ogb, ogb
 from graphtheta.importing.tables.opening import is_path, is_table, open_table, rename_columns, stem
@@ -28,7 +28,7 @@ class Tables(Whole):
         of_tables: Whether they were given as tables, and not as a whole graph.
     """
 
-    options: Options
+    options: ImportOptions
     source: str
     name: str
     of_tables: bool = False
@@ -37,7 +37,7 @@ class Tables(Whole):
 def open_tables(
     edges: Any,
     nodes: Any,
-    options: Options,
+    options: ImportOptions,
     separator: str | None = None,
     header: bool = True,
     only_tables: bool = False,
@@ -79,7 +79,7 @@ def open_tables(
         if nodes is not None:
             raise ConfigError(f"{source}: the graph has nodes of its own; leave the node table out")
         if twice := [
-            key for key in whole.options if getattr(options, key) != getattr(Options(), key)
+            key for key in whole.options if getattr(options, key) != getattr(ImportOptions(), key)
         ]:
             raise ConfigError(
                 f"{source}: {twice[0]} names a column of a table, and the graph has its own parts;"

@@ -78,7 +78,7 @@ REMEDY = "give codes, ids and times as --{}-columns, and rescale measured quanti
 
 
 @dataclass(frozen=True)
-class Options:
+class ImportOptions:
     """Names of columns, and what to do with rows; see ``import_graph``."""
 
     src: str = "src"
@@ -110,7 +110,7 @@ class Options:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        for key, hint in get_type_hints(Options).items():
+        for key, hint in get_type_hints(ImportOptions).items():
             value = getattr(self, key)
             # one name is a list of one
             several = hint == Sequence[str]
@@ -199,7 +199,7 @@ class Options:
 
 
 def edge_fields(
-    options: Options, source: Source, types: dict[str, Any], kind: Any, like: bool
+    options: ImportOptions, source: Source, types: dict[str, Any], kind: Any, like: bool
 ) -> list[Field]:
     """The fields of an edge table.
 
@@ -252,7 +252,7 @@ def edge_fields(
 
 
 def node_fields(
-    options: Options, source: Source, types: dict[str, Any], kind: Any, like: bool
+    options: ImportOptions, source: Source, types: dict[str, Any], kind: Any, like: bool
 ) -> list[Field]:
     """The fields of a node table; the arguments are those of ``edge_fields``."""
     widths = list_widths(source, {column: types[column] for column in options.used & types.keys()})
@@ -310,7 +310,9 @@ def node_fields(
     ]
 
 
-def features_form(options: Options, columns: Sequence[str], split: Field | None) -> dict[str, Any]:
+def features_form(
+    options: ImportOptions, columns: Sequence[str], split: Field | None
+) -> dict[str, Any]:
     """Arguments of ``Numbers`` for features: dates are accepted, and missing values have rules."""
     rules = {column: options.rule(column) for column in columns}
     if set(rules.values()) <= {"error"}:
@@ -320,7 +322,7 @@ def features_form(options: Options, columns: Sequence[str], split: Field | None)
     return {"dates": True, "filling": partial(Filling, rules=rules, training=training)}
 
 
-def with_marks(field: Field, options: Options) -> Field:
+def with_marks(field: Field, options: ImportOptions) -> Field:
     """Attributes of edges with the features that mark missing ones; other fields as they are."""
     marked = own_marks(options, options.edge_attr)
     if not marked or not isinstance(field, Numbers) or field.key != "attr":
@@ -328,7 +330,7 @@ def with_marks(field: Field, options: Options) -> Field:
     return Beside([field, Indicators("attr", [(field, marked)])])
 
 
-def own_marks(options: Options, columns: Sequence[str]) -> list[str]:
+def own_marks(options: ImportOptions, columns: Sequence[str]) -> list[str]:
     """Columns of numbers whose missing values a feature marks."""
     rules = {column: options.rule(column) for column in columns}
     return [
@@ -338,13 +340,13 @@ def own_marks(options: Options, columns: Sequence[str]) -> list[str]:
     ]
 
 
-def training_of(options: Options, column: str, split: Field | None) -> TrainingRows:
+def training_of(options: ImportOptions, column: str, split: Field | None) -> TrainingRows:
     """The training rows of a column of names; only the most frequent name needs them."""
     return TrainingRows(split if options.rule(column) == "mode" else None, MISSING)
 
 
 def named(
-    options: Options,
+    options: ImportOptions,
     group: str,
     column: str,
     types: dict[str, Any],
@@ -365,7 +367,7 @@ def named(
     )
 
 
-def id_kind(options: Options, edges: Source, nodes: Source | None) -> Any:
+def id_kind(options: ImportOptions, edges: Source, nodes: Source | None) -> Any:
     """The type of the ids: integers if all id columns have integers, else text.
 
     Raises:
@@ -442,7 +444,7 @@ def are_whole(source: Source, column: str, kind: Any) -> bool:
 
 
 def checked_types(
-    options: Options,
+    options: ImportOptions,
     source: Source,
     named: Sequence[str],
     may_be_empty: bool = False,

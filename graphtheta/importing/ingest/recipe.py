@@ -20,7 +20,7 @@ from graphtheta.importing.ingest.options import (
     OF_EDGES,
     OF_NODES,
     OF_NUMBERS,
-    Options,
+    ImportOptions,
     rules_of,
 )
 from graphtheta.run.job.keyfile import JOB_FILE, read_mapping
@@ -67,7 +67,7 @@ class Recipe(BaseModel):
     @classmethod
     def of(
         cls,
-        options: Options,
+        options: ImportOptions,
         types: dict[str, dict[str, str]],
         fields: dict[str, dict[str, dict[str, Any]]],
     ) -> Recipe:
@@ -114,7 +114,7 @@ def recipe_of(like: str | os.PathLike[str]) -> tuple[Recipe, str]:
         raise FormatError(f"{path}: {KEY} is none ({error.errors()[0]['msg']}); {AGAIN}") from None
 
 
-def options_like(given: Mapping[str, Any], recipe: Recipe, store: str) -> Options:
+def options_like(given: Mapping[str, Any], recipe: Recipe, store: str) -> ImportOptions:
     """The options of an import that takes those of another one.
 
     Args:
@@ -126,7 +126,7 @@ def options_like(given: Mapping[str, Any], recipe: Recipe, store: str) -> Option
         ConfigError: One is given that the other one decides, and is another; or another type of a
             column that the store has.
     """
-    other = Options(**recipe.options)
+    other = ImportOptions(**recipe.options)
     for key in DECIDED:
         wanted = getattr(other, key)
         value = given.get(key, wanted)
@@ -140,7 +140,7 @@ def options_like(given: Mapping[str, Any], recipe: Recipe, store: str) -> Option
                 f"{key} (--{key.replace('_', '-')}) is that of {store} (--like); leave it out, or"
                 " import without --like"
             )
-    options = Options(**{**recipe.options, **given})
+    options = ImportOptions(**{**recipe.options, **given})
     decided = {key: columns_of(other, key) for key in DECIDED}
     for words in recipe.types.values():
         for key, columns in decided.items():
@@ -155,7 +155,7 @@ def options_like(given: Mapping[str, Any], recipe: Recipe, store: str) -> Option
     return options
 
 
-def columns_of(options: Options, key: str) -> Sequence[str]:
+def columns_of(options: ImportOptions, key: str) -> Sequence[str]:
     """The columns that an option names; none of one that names no columns."""
     return options.names(key) if key in (*OF_EDGES, *OF_NODES) else ()
 
@@ -193,7 +193,7 @@ def of_recipe(tables: Tables, given: Mapping[str, Any], recipe: Recipe) -> tuple
     )
 
 
-def used_columns(options: Options, table: str) -> list[str]:
+def used_columns(options: ImportOptions, table: str) -> list[str]:
     """Columns of a table that become columns of the store; ids do not."""
     keys = OF_EDGES if table == "edges" else OF_NODES
     ids = {options.src, options.dst, options.id}

@@ -18,7 +18,7 @@ from graphtheta.importing.fields.base import Field
 from graphtheta.importing.ingest.spool import Spool, begins, in_step
 from graphtheta.importing.tables.arrow import BOOL
 from graphtheta.importing.tables.faults import Faults
-from graphtheta.importing.tables.progress import Progress
+from graphtheta.importing.tables.progress import ReadProgress
 from graphtheta.importing.tables.source import Piece, Source, TableRows, share
 from graphtheta.importing.tables.text import LineBreaks
 
@@ -66,7 +66,7 @@ class ReadTable:
                         f" as {kind}; use it once"
                     )
 
-    def read(self, comm: Comm, progress: Progress, skip: bool) -> None:
+    def read(self, comm: Comm, progress: ReadProgress, skip: bool) -> None:
         """Read this worker's share.
 
         Args:
@@ -91,7 +91,7 @@ class ReadTable:
         if not skip:
             self.faults.agree(comm, skip, self.name)
 
-    def _read_share(self, comm: Comm, progress: Progress) -> bool:
+    def _read_share(self, comm: Comm, progress: ReadProgress) -> bool:
         """Read this worker's share into the spool; False if any worker found that lines are no
         rows, and stopped.
 

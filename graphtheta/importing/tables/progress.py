@@ -10,7 +10,7 @@ from tqdm import tqdm
 from graphtheta.base.console import amount, say
 
 
-class Progress:
+class ReadProgress:
     """Shows what all workers read.
 
     Args:

@@ -31,7 +31,7 @@ from graphtheta.models.transformer import Transformer
 
 
 @dataclass(frozen=True)
-class Given:
+class GraphTensors:
     """A graph as tensors.
 
     Attributes:
@@ -78,7 +78,7 @@ class Given:
             codes=self.node_type, n=types, name="node_type", reader="the network", kinds="types"
         )
 
-    def of_edges(self, chosen: Any) -> Given:
+    def of_edges(self, chosen: Any) -> GraphTensors:
         """The graph with some edges, for layers of PyTorch Geometric; chosen: [edges] bool."""
         ends = self.graph[:, chosen]
         weight, attr = (
@@ -110,7 +110,7 @@ def checked_codes(codes: Any, n: int, name: str, reader: str, kinds: str) -> Any
     return codes.long()
 
 
-def call(layer: Any, module: Any, h: Any, given: Given) -> Any:
+def call(layer: Any, module: Any, h: Any, given: GraphTensors) -> Any:
     """The result of a layer of another library.
 
     Args:
@@ -127,11 +127,11 @@ def call(layer: Any, module: Any, h: Any, given: Given) -> Any:
     return CALLS.get(type(layer), _plain)(layer, module, h, given)
 
 
-def _plain(layer: Any, module: Any, h: Any, given: Given) -> Any:
+def _plain(layer: Any, module: Any, h: Any, given: GraphTensors) -> Any:
     return module(h, given.graph) if given.pyg else module(given.graph, h)
 
 
-def _gcn(layer: GCN, module: Any, h: Any, given: Given) -> Any:
+def _gcn(layer: GCN, module: Any, h: Any, given: GraphTensors) -> Any:
     """With weights of edges after normalisation by numbers of in-edges, as ``models/gcn.py``
     describes it.
     """
@@ -141,7 +141,7 @@ def _gcn(layer: GCN, module: Any, h: Any, given: Given) -> Any:
     )
 
 
-def _normalised(h: Any, given: Given, norm: str) -> Any:
+def _normalised(h: Any, given: GraphTensors, norm: str) -> Any:
     """Weights of edges after normalisation, [edges]."""
     src, dst = given.ends
     sends, receives = NORMALISATIONS[norm]
@@ -156,15 +156,15 @@ def _powers(h: Any, ends: Any, exponent: float) -> Any:
     return degree.clamp(min=1) ** exponent * (degree.clamp(max=1) if exponent else 1)
 
 
-def _appnp(layer: APPNP, module: Any, h: Any, given: Given) -> Any:
+def _appnp(layer: APPNP, module: Any, h: Any, given: GraphTensors) -> Any:
     return module(h, given.graph, _normalised(h, given, "sym"))
 
 
-def _gcnii(layer: GCNII, module: Any, h: Any, given: Given) -> Any:
+def _gcnii(layer: GCNII, module: Any, h: Any, given: GraphTensors) -> Any:
     return module(h, given.start, given.graph, _normalised(h, given, "sym"))
 
 
-def _gat(layer: GAT, module: Any, h: Any, given: Given) -> Any:
+def _gat(layer: GAT, module: Any, h: Any, given: GraphTensors) -> Any:
     out = _plain(layer, module, h, given)
     if given.pyg:
         return out
@@ -172,11 +172,11 @@ def _gat(layer: GAT, module: Any, h: Any, given: Given) -> Any:
     return out.flatten(1) if layer.concat else out.mean(1)
 
 
-def _with_attributes(layer: Any, module: Any, h: Any, given: Given) -> Any:
+def _with_attributes(layer: Any, module: Any, h: Any, given: GraphTensors) -> Any:
     return module(h, given.graph, None if layer.weight_edge is None else given.edge_attr)
 
 
-def _rgcn(layer: RGCN, module: Any, h: Any, given: Given) -> Any:
+def _rgcn(layer: RGCN, module: Any, h: Any, given: GraphTensors) -> Any:
     if given.pyg:
         if given.edge_weight is not None and bool((given.edge_weight != 1).any()):
             raise DataError(
@@ -202,18 +202,18 @@ def _rgcn(layer: RGCN, module: Any, h: Any, given: Given) -> Any:
     return module(given.graph, h, relation, None if norm is None else norm[:, None])
 
 
-def _rgat(layer: RGAT, module: Any, h: Any, given: Given) -> Any:
+def _rgat(layer: RGAT, module: Any, h: Any, given: GraphTensors) -> Any:
     return module(h, given.graph, given.relation(module.num_relations))
 
 
-def _simple_hgn(layer: SimpleHGN, module: Any, h: Any, given: Given) -> Any:
+def _simple_hgn(layer: SimpleHGN, module: Any, h: Any, given: GraphTensors) -> Any:
     one_hot = import_module("torch").nn.functional.one_hot
     return module(
         h, given.graph, one_hot(given.relation(module.edge_dim), module.edge_dim).to(h.dtype)
     )
 
 
-def _hgt(layer: HGT, module: Any, h: Any, given: Given) -> Any:
+def _hgt(layer: HGT, module: Any, h: Any, given: GraphTensors) -> Any:
     """With the nodes of each type and the edges of each relation by name, in the numbers of each
     type.
     """
@@ -240,7 +240,7 @@ def _hgt(layer: HGT, module: Any, h: Any, given: Given) -> Any:
     return out
 
 
-def _per_relation(layer: PerRelation, module: Any, h: Any, given: Given) -> Any:
+def _per_relation(layer: PerRelation, module: Any, h: Any, given: GraphTensors) -> Any:
     """The layers of ``HeteroConv`` on the nodes of all types, each at those that its relation leads
     to.
     """
@@ -295,7 +295,7 @@ def _own_columns(layer: PerRelation, attr: Any) -> dict[int, slice]:
     }
 
 
-def _readout(layer: Readout | Set2Set, module: Any, h: Any, given: Given) -> Any:
+def _readout(layer: Readout | Set2Set, module: Any, h: Any, given: GraphTensors) -> Any:
     if not given.pyg:
         if given.batch is not None or given.batch_size is not None:
             raise DataError(
@@ -309,7 +309,7 @@ def _readout(layer: Readout | Set2Set, module: Any, h: Any, given: Given) -> Any
     return module(h, batch, dim_size=size)
 
 
-CALLS: dict[type, Callable[[Any, Any, Any, Given], Any]] = {
+CALLS: dict[type, Callable[[Any, Any, Any, GraphTensors], Any]] = {
     GCN: _gcn,
     GAT: _gat,
     GATE: _with_attributes,

@@ -8,7 +8,7 @@ from typing import Any
 
 from graphtheta.base.arguments import checked
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.inference.exporting.calls import Given, call
+from graphtheta.inference.exporting.calls import GraphTensors, call
 from graphtheta.inference.exporting.counterpart import LIBRARIES, Counterpart
 from graphtheta.inference.exporting.decoders import TensorPairs, score
 from graphtheta.inference.exporting.layers import ACTIVATIONS, counterpart
@@ -141,7 +141,7 @@ def _module(torch: Any, model: Network, parts: dict[str, Any], library: str) -> 
         ) -> Any:
             """What the network computes before its decoder."""
             ends = graph if library == "pyg" or graph is None else graph.edges()
-            given = Given(
+            given = GraphTensors(
                 graph=graph,
                 ends=ends,
                 edge_weight=edge_weight,
@@ -173,7 +173,7 @@ def _module(torch: Any, model: Network, parts: dict[str, Any], library: str) -> 
     return Exported()
 
 
-def _encoded(model: Network, module: Any, x: Any, given: Given) -> Any:
+def _encoded(model: Network, module: Any, x: Any, given: GraphTensors) -> Any:
     """``Network.forward`` before its decoder.
 
     Args:

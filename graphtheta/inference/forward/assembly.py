@@ -97,7 +97,7 @@ Division = tuple[Pair, Partition, tuple[LearnedTable, ...], tuple[EmbeddingTable
 Passes = tuple[Partition, PassSettings, Saving | None, Probe]
 
 
-class Purpose:
+class AssemblyPurpose:
     """What a model on a graph is put together for: here, for passes over all nodes, without
     training.
     """
@@ -210,7 +210,7 @@ class Assembly:
         return SampledViews(self.partition, layers, sampler)
 
 
-def assemble(prepared: Prepared, comm: Comm, purpose: Purpose) -> Assembly:
+def assemble(prepared: Prepared, comm: Comm, purpose: AssemblyPurpose) -> Assembly:
     """Put a model on a graph together.
 
     Args:

@@ -17,7 +17,7 @@ from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.level import NO_ROWS, Counts, Level
 from graphtheta.engine.view.view import GraphView
 from graphtheta.inference.forward.empty import empty_view
-from graphtheta.inference.forward.spill import Values
+from graphtheta.inference.forward.spill import RowValues
 from graphtheta.ops.autodiff.stored import StoredRows
 from graphtheta.ops.autodiff.tape import Tape, Var
 from graphtheta.ops.parallel.buffers import empty
@@ -131,7 +131,7 @@ class BlockGraph(ActiveGraph):
         view: GraphView,
         layer_outputs: Sequence[LayerOutput],
         running: Sequence[int],
-        spill: Values,
+        spill: RowValues,
         sent: Sent | None = None,
         n: int | None = None,
     ):

@@ -37,7 +37,7 @@ from graphtheta.inference.forward.block_graph import (
     shapes,
     value_name,
 )
-from graphtheta.inference.forward.spill import Values
+from graphtheta.inference.forward.spill import RowValues
 from graphtheta.ops.autodiff.space import RowSpace
 from graphtheta.ops.autodiff.tape import Tape, Var
 from graphtheta.ops.functions.rows import prefix
@@ -69,7 +69,7 @@ class LayerWise:
         model: Model,
         partition: Partition,
         probe: Probe,
-        spill: Values,
+        spill: RowValues,
         blocks: Callable[[list[Hop]], RowBlocks],
         sent: Sent | None = None,
         layer_outputs: list[LayerOutput] | None = None,

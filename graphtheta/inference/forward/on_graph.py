@@ -28,7 +28,7 @@ from graphtheta.inference.outputs.formats import OutputRows
 from graphtheta.inference.outputs.parts import PartFolder
 from graphtheta.inference.outputs.predictions import (
     TARGETS,
-    Choice,
+    PredictionChoice,
     choice_of,
     embedding_rows,
     is_all,
@@ -171,7 +171,7 @@ class ModelOnGraph(HintsAtNames):
             with self.comm.ledger.stage("evaluate"), self.setup.scope():
                 some = predicted(self.model, self.setup.evaluator, self.setup.info, nodes)
             return None if some is None else (some[0], self.setup.kind.presented(some[1]))
-        rows = self._predictions(True, Choice(every, own=False))
+        rows = self._predictions(True, PredictionChoice(every, own=False))
         return None if rows is None else (rows.ids, rows.values)
 
     @checked
@@ -197,7 +197,7 @@ class ModelOnGraph(HintsAtNames):
         """
         return self._predictions(whole, choice_of(nodes, columns))
 
-    def _predictions(self, whole: bool, choice: Choice) -> OutputRows | None:
+    def _predictions(self, whole: bool, choice: PredictionChoice) -> OutputRows | None:
         setup = self.setup
         with setup.scope():
             return predictions(

@@ -21,7 +21,7 @@ from graphtheta.ops.rows.row_list import take_rows
 COPIED = 1 << 25
 
 
-class Values(Protocol):
+class RowValues(Protocol):
     """Values of rows by name, such as those of layers."""
 
     def __contains__(self, name: str) -> bool:

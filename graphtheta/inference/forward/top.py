@@ -26,7 +26,7 @@ from graphtheta.tasks.evaluation.evaluate import LinkEvaluator
 from graphtheta.tasks.kinds.kind import GraphInfo
 from graphtheta.tasks.kinds.link import LinkKind
 from graphtheta.tasks.triples.answers import HEAD, TAIL, anchor_of
-from graphtheta.tasks.triples.ranking import QueryBlock, Ranked, score_blocks
+from graphtheta.tasks.triples.ranking import QueryBlock, RankedQueries, score_blocks
 
 SIDES = {"tail": TAIL, "head": HEAD}
 
@@ -124,7 +124,7 @@ def top(setup: Any, asked: Asked, whole: bool = True) -> Top | None:
     parts = Route(p.directory.owner(anchor_of(queries, n)), comm.size).parts(queries)
     mine = np.unique(np.concatenate(comm.all_to_all(parts)))
     number, node = kind.left_out(mine, asked.keep_known)
-    ranked = Ranked.sent(p, mine, number, node, np.zeros(len(node), bool))
+    ranked = RankedQueries.sent(p, mine, number, node, np.zeros(len(node), bool))
     chosen = None
     if asked.candidates is not None:
         chosen = np.isin(
@@ -264,7 +264,7 @@ def _outside(
 def _best(
     evaluator: LinkEvaluator,
     model: Any,
-    ranked: Ranked,
+    ranked: RankedQueries,
     k: int,
     outside: Callable[[np.ndarray], np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -43,7 +43,7 @@ from graphtheta.inference.grown.layer_files import ROW, EarlierValues, LayerFile
 from graphtheta.inference.outputs.formats import OutputRows
 from graphtheta.inference.outputs.predictions import (
     TARGETS,
-    Choice,
+    PredictionChoice,
     choice_of,
     embedding_rows,
     is_all,
@@ -207,7 +207,7 @@ class Grown:
         # nodes that are asked for have rows whatever their type
         every = every or (nodes is not None and self._on.setup.info.whole is None)
         wanted = self._wanted(nodes, appended, predicted=True)
-        rows = self._predictions(wanted, True, Choice(every, own=False))
+        rows = self._predictions(wanted, True, PredictionChoice(every, own=False))
         return None if rows is None else of_nodes(rows.ids, rows.values, nodes)
 
     def embed(
@@ -239,7 +239,7 @@ class Grown:
         return self._predictions(wanted, whole, choice_of(nodes, columns))
 
     def _predictions(
-        self, wanted: np.ndarray | None, whole: bool, choice: Choice
+        self, wanted: np.ndarray | None, whole: bool, choice: PredictionChoice
     ) -> OutputRows | None:
         setup = self._on.setup
         assert isinstance(setup.evaluator, RowEvaluator)

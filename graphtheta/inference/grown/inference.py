@@ -14,10 +14,10 @@ from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.schema.conform import conformed
 from graphtheta.graph.splits.several import choose_split
 from graphtheta.inference.forward.assembly import (
+    AssemblyPurpose,
     Make,
     Measured,
     Prepared,
-    Purpose,
     assemble,
     prepare,
 )
@@ -75,7 +75,7 @@ class Inference(ModelOnGraph):
         arrays: Arrays,
     ):
         given, prepared = _prepared(job=job, trained=trained, load=graph, comm=comm, make=make)
-        assembly = assemble(prepared, comm, Purpose())
+        assembly = assemble(prepared, comm, AssemblyPurpose())
         whole = prepared.graph
         with comm.agreed():
             rows = {

@@ -28,7 +28,7 @@ TARGETS, ALL = NODES = "targets", "all"
 DEFAULT_COLUMNS = ("class", "scores")
 
 
-class Choice(NamedTuple):
+class PredictionChoice(NamedTuple):
     """Which predictions users receive, and what of each.
 
     Attributes:
@@ -43,7 +43,7 @@ class Choice(NamedTuple):
     own: bool = True
 
 
-USUAL = Choice()
+USUAL = PredictionChoice()
 
 
 def is_all(nodes: Any) -> bool:
@@ -51,7 +51,7 @@ def is_all(nodes: Any) -> bool:
     return isinstance(nodes, str) and nodes == ALL
 
 
-def choice_of(nodes: str, columns: str | Iterable[str] | None) -> Choice:
+def choice_of(nodes: str, columns: str | Iterable[str] | None) -> PredictionChoice:
     """The choice that is given by words.
 
     Args:
@@ -66,7 +66,7 @@ def choice_of(nodes: str, columns: str | Iterable[str] | None) -> Choice:
             f"nodes={nodes!r}: choose from {', '.join(NODES)}; ids and masks are arguments of"
             " predict"
         )
-    return Choice(nodes == ALL, None if columns is None else chosen_columns(columns))
+    return PredictionChoice(nodes == ALL, None if columns is None else chosen_columns(columns))
 
 
 def chosen_columns(text: str | Iterable[str]) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def predictions(
     kind: TaskKind,
     info: GraphInfo,
     whole: bool,
-    choice: Choice = USUAL,
+    choice: PredictionChoice = USUAL,
 ) -> OutputRows | None:
     """Predictions, in the order of the numbers of the nodes, edges or links.
 
@@ -134,7 +134,7 @@ def named_rows(
     kind: TaskKind,
     info: GraphInfo,
     whole: bool,
-    choice: Choice = USUAL,
+    choice: PredictionChoice = USUAL,
     wanted: np.ndarray | None = None,
 ) -> OutputRows | None:
     """Predictions by original id, in the order of the numbers of the nodes, edges or links.
@@ -214,7 +214,7 @@ def _named(codes: np.ndarray, names: np.ndarray) -> np.ndarray:
     return np.append(names, "")[codes] if len(names) else codes
 
 
-def _check_choice(choice: Choice, evaluator: Evaluator, kind: TaskKind) -> None:
+def _check_choice(choice: PredictionChoice, evaluator: Evaluator, kind: TaskKind) -> None:
     if choice.every and kind.of_pairs:
         raise ConfigError(
             f"nodes=all: predictions of task={kind.name} are those of pairs of nodes; drop --nodes"

@@ -27,10 +27,10 @@ from graphtheta.engine.train.step import Training
 from graphtheta.engine.view.level import Counts
 from graphtheta.inference.forward.assembly import (
     Assembly,
+    AssemblyPurpose,
     Division,
     Passes,
     Prepared,
-    Purpose,
     assemble,
 )
 from graphtheta.inspect.planning.blank import BlankTable
@@ -282,7 +282,7 @@ def _timed(comm: _Posts, training: Training, epoch: int, n: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class ForRehearsal(Purpose):
+class ForRehearsal(AssemblyPurpose):
     """A job is put together to make views of a graph without features.
 
     Attributes:

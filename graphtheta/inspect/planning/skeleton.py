@@ -39,10 +39,10 @@ from graphtheta.errors import ConfigError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.inference.forward.assembly import (
     Assembly,
+    AssemblyPurpose,
     Division,
     Passes,
     Prepared,
-    Purpose,
     assemble,
 )
 from graphtheta.inspect.planning.blank import BlankColumn, BlankTable
@@ -54,7 +54,7 @@ from graphtheta.run.dividing import divide
 from graphtheta.run.embeddings.setup import learned_bytes, width_of
 from graphtheta.run.job.job import Job
 from graphtheta.train.loop.aggregation import passes_of
-from graphtheta.train.loop.chosen_strategy import Choice, choose_strategy, facts_of
+from graphtheta.train.loop.chosen_strategy import StrategyChoice, choose_strategy, facts_of
 from graphtheta.train.loop.make_model import Factory
 from graphtheta.train.loop.prepare import build_strategy, prepare_job
 from graphtheta.train.reuse.staleness.registry import make_exchange
@@ -148,7 +148,7 @@ class Skeleton(Assembly):
         with self.scope(), halo_scope(self.job.halo):
             return stored_numbers(self.model, self.partition, counts)
 
-    def chosen(self, job: Job) -> Choice:
+    def chosen(self, job: Job) -> StrategyChoice:
         """What strategy=auto chooses for a job on this machine, which differs from this one in keys
         of the partition only.
         """
@@ -214,7 +214,7 @@ def _timed(strategy: Strategy, number: int) -> tuple[GraphView, float]:
 
 
 @dataclass(frozen=True)
-class ForCounting(Purpose):
+class ForCounting(AssemblyPurpose):
     """A job is put together to be counted: on one worker, with columns that are blank.
 
     Attributes:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.engine.layer.dry_run import Operation, Probe
+from graphtheta.engine.layer.dry_run import Probe, RowOperation
 from graphtheta.engine.layer.in_order import turns_of
 from graphtheta.engine.layer.traffic import Traffic
 from graphtheta.engine.train.doubling import sent
@@ -268,7 +268,7 @@ def copies_features(skeleton: Skeleton, dry_run: Probe) -> bool:
     return skeleton.density < 1 or skeleton.feature_bytes < least
 
 
-def fuses(o: Operation) -> bool:
+def fuses(o: RowOperation) -> bool:
     """Whether an operation is elementwise, so that a run of them is computed at once."""
     primitive = PRIMITIVES.get(o.name)
     return primitive is not None and (primitive.scalar is not None or bool(primitive.traits.lazy))
@@ -309,7 +309,7 @@ class _Loads:
         return every, alone
 
 
-def _kind(o: Operation | Called) -> int:
+def _kind(o: RowOperation | Called) -> int:
     """The entry of ``PARTS`` for the bytes of an operation on node values."""
     prim = PRIMITIVES.get(o.name)
     if prim is not None and prim.traits.random:
@@ -317,7 +317,7 @@ def _kind(o: Operation | Called) -> int:
     return NODES if prim is not None and prim.scalar is not None else COMBINED
 
 
-def _rows(o: Operation, by_step: dict[int, Share], nodes: np.ndarray) -> np.ndarray:
+def _rows(o: RowOperation, by_step: dict[int, Share], nodes: np.ndarray) -> np.ndarray:
     """Rows of each worker that an operation computes."""
     before = [number for number in by_step if number <= o.superstep]
     if not before:

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from graphtheta.base.console import amount, figure
 from graphtheta.inspect.reports import chart
-from graphtheta.inspect.reports.run import Run
+from graphtheta.inspect.reports.run import RunRecord
 from graphtheta.run.job.job import as_flag
 from graphtheta.run.log.profile import LISTED, Profile
 from graphtheta.tasks.evaluation.evaluate import SPLITS
@@ -24,7 +24,7 @@ from graphtheta.train.reuse.staleness.audit import AUDIT
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
-def page(run: Run) -> str:
+def page(run: RunRecord) -> str:
     """The whole page.
 
     Args:
@@ -71,7 +71,7 @@ def matrix(rows: list[list[int]]) -> list[list[dict[str, str]]]:
     ]
 
 
-def _outcome(run: Run) -> dict[str, Any] | None:
+def _outcome(run: RunRecord) -> dict[str, Any] | None:
     """The main figures: those of the best epoch, or of the last one without a result."""
     if not run.rows:
         return None

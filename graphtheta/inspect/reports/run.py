@@ -32,7 +32,7 @@ LARGEST_FILE = 1 << 28
 
 
 @dataclass
-class Run:
+class RunRecord:
     """The content of the output folder of a run.
 
     Attributes:
@@ -54,7 +54,7 @@ class Run:
     traces: list[str]
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path) -> RunRecord:
     """Read the folder of a run, which may have been interrupted.
 
     Raises:
@@ -73,7 +73,7 @@ def read_run(folder: Path) -> Run:
     rows = [{name: row.get(name, float("nan")) for name in names} for row in rows]
     result = folder / RESULT_FILE
     record = _record(_text(result), str(result), RESULT) if result.exists() else None
-    return Run(
+    return RunRecord(
         folder=folder,
         job=Job.from_yaml(folder / JOB_FILE),
         rows=rows,

@@ -11,7 +11,7 @@ from typing import Any
 from graphtheta.base.console import figure, table
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.errors import ConfigError, GraphThetaError
-from graphtheta.inspect.reports.run import Run, read_run
+from graphtheta.inspect.reports.run import RunRecord, read_run
 from graphtheta.run.job.job import as_text
 from graphtheta.run.job.keyfile import JOB_FILE
 
@@ -93,7 +93,7 @@ def compare_runs(folder: Path) -> Comparison:
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: there is no such folder; give a folder of runs")
-    runs: dict[str, Run] = {}
+    runs: dict[str, RunRecord] = {}
     others: dict[str, str] = {}
     for path, why in _candidates(folder, LEVELS):
         name = str(path.relative_to(folder)) if path != folder else path.name or str(path)
@@ -157,7 +157,7 @@ def _candidates(folder: Path, levels: int) -> Iterator[tuple[Path, str]]:
         yield folder, f"is no run: it has no {JOB_FILE}"
 
 
-def _differing(runs: Sequence[Run]) -> list[dict[str, str]]:
+def _differing(runs: Sequence[RunRecord]) -> list[dict[str, str]]:
     """The keys of each run that another one has with another value, or does not have."""
     values = [
         {key: as_text(x) for key, x in run.job.model_dump().items() if key not in PLACE}
@@ -168,7 +168,7 @@ def _differing(runs: Sequence[Run]) -> list[dict[str, str]]:
     return [{key: of_run[key] for key in differ if key in of_run} for of_run in values]
 
 
-def _line(name: str, run: Run, keys: dict[str, str]) -> Line:
+def _line(name: str, run: RunRecord, keys: dict[str, str]) -> Line:
     result = run.result or {}
     metrics = _metrics(result.get("metrics"))
     epoch = result.get("best_epoch", 0)
@@ -199,7 +199,7 @@ def _is_metric(name: str) -> bool:
     return name.startswith(("train_", "val_", "test_"))
 
 
-def main_metric(run: Run) -> str:
+def main_metric(run: RunRecord) -> str:
     """The metric that the best epoch is the best of; of a run that has not written which one, its
     key, or the first one; the loss without any.
     """

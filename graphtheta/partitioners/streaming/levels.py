@@ -125,7 +125,7 @@ class OfClusters:
         self._blocks.add(names[changed], mass[changed], self.mass)
 
 
-class Level:
+class CoarseGraph:
     """A graph of weighted nodes and edges. Each worker has the nodes of a block of ids, with their
     neighbours.
 
@@ -194,7 +194,7 @@ class Level:
             )
         return rows
 
-    def within(self, part: np.ndarray) -> Level:
+    def within(self, part: np.ndarray) -> CoarseGraph:
         """The same graph, in which edges between different parts of nodes, [n_block], have no
         weight.
 
@@ -289,7 +289,7 @@ class Level:
         for part in self.blocks.received(pairs[:, 0], pairs):
             label[part[:, 0] - self.blocks.first] = part[:, 1]
 
-    def contracted(self, label: np.ndarray) -> tuple[Level, np.ndarray]:
+    def contracted(self, label: np.ndarray) -> tuple[CoarseGraph, np.ndarray]:
         """The graph of clusters.
 
         Args:
@@ -340,7 +340,7 @@ class Level:
             # without a copy
             lists.resize(end, refcheck=False)
         return (
-            Level(
+            CoarseGraph(
                 comm=self._comm,
                 n=sum(counts),
                 size=self.size,
@@ -447,7 +447,7 @@ class Level:
         return np.concatenate((values[self._here(rows)], self.blocks.look_up(values, rows.others)))
 
 
-def of_source(source: EdgeSource, comm: Comm, size: int) -> Level:
+def of_source(source: EdgeSource, comm: Comm, size: int) -> CoarseGraph:
     """The graph of the edges of a source, whose nodes and edges all have the weight 1.
 
     Args:
@@ -458,7 +458,7 @@ def of_source(source: EdgeSource, comm: Comm, size: int) -> Level:
     Collective: all ranks of comm.
     """
     ptr, near = neighbour_lists(source, IdBlocks(comm, source.n_nodes), block_degrees(source, comm))
-    return Level(
+    return CoarseGraph(
         comm=comm,
         n=source.n_nodes,
         size=size,

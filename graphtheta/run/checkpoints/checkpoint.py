@@ -58,7 +58,7 @@ class About(BaseModel):
     checksum: int
 
 
-class Manifest(BaseModel):
+class CheckpointManifest(BaseModel):
     """The content of a checkpoint beside its arrays.
 
     Attributes:
@@ -91,7 +91,7 @@ class Checkpoint:
     not be written there.
     """
 
-    manifest: Manifest
+    manifest: CheckpointManifest
     arrays: dict[str, np.ndarray]
     failure: OSError | None = None
 
@@ -155,7 +155,7 @@ def steps_in(folder: Path) -> list[tuple[int, Path]]:
     return []
 
 
-def read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Path) -> CheckpointManifest:
     """The manifest of a checkpoint.
 
     Raises:
@@ -176,7 +176,9 @@ def read_manifest(path: Path) -> Manifest:
             raise ValueError("expected a checksum and a body")
         if zlib.crc32(outer["body"]) != outer["checksum"]:
             raise FormatError(f"{file}: damaged: checksum: it does not match the body")
-        manifest = Manifest.model_validate(msgpack.unpackb(outer["body"], unicode_errors=HALVES))
+        manifest = CheckpointManifest.model_validate(
+            msgpack.unpackb(outer["body"], unicode_errors=HALVES)
+        )
     except ValidationError as e:
         first = e.errors(include_url=False)[0]
         raise FormatError(
@@ -295,7 +297,7 @@ def _about(x: np.ndarray) -> About:
     return About(dtype=x.dtype.str, shape=list(x.shape), checksum=checksum(x))
 
 
-def _packed(manifest: Manifest) -> bytes:
+def _packed(manifest: CheckpointManifest) -> bytes:
     fields = dict(manifest)
     fields["progress"] = dict(manifest.progress)
     fields["arrays"] = {name: dict(about) for name, about in manifest.arrays.items()}
@@ -303,7 +305,7 @@ def _packed(manifest: Manifest) -> bytes:
     return bytes(msgpack.packb({"checksum": zlib.crc32(body), "body": body}))
 
 
-def _checked(path: Path, manifest: Manifest) -> dict[str, np.ndarray]:
+def _checked(path: Path, manifest: CheckpointManifest) -> dict[str, np.ndarray]:
     """The arrays, checked against the manifest."""
     file = path / ARRAYS
     _, arrays = read_tensors(file)

@@ -18,7 +18,7 @@ from graphtheta.errors import ConfigError, FormatError
 from graphtheta.run.checkpoints.checkpoint import (
     CHECKPOINTS,
     Checkpoint,
-    Manifest,
+    CheckpointManifest,
     newest_good,
     prune,
     read_checkpoint,
@@ -202,7 +202,7 @@ def find_checkpoint(job: Job, comm: Comm) -> Checkpoint | None:
     whole = comm.broadcast(whole)
     if whole is None or comm.rank == 0:
         return newest
-    return Checkpoint(Manifest.model_validate(whole["manifest"]), whole["arrays"])
+    return Checkpoint(CheckpointManifest.model_validate(whole["manifest"]), whole["arrays"])
 
 
 def _find(job: Job) -> Checkpoint | None:
@@ -227,7 +227,7 @@ def _find(job: Job) -> Checkpoint | None:
     return newest
 
 
-def check_same(job: Job, manifest: Manifest, folder: Path) -> None:
+def check_same(job: Job, manifest: CheckpointManifest, folder: Path) -> None:
     """Refuse to resume a run with another job.
 
     Raises:

@@ -25,7 +25,7 @@ from graphtheta.ops.functions.metrics.ranking import NO_RANK
 from graphtheta.ops.functions.metrics.retrieval import gains, retrieved
 from graphtheta.tasks.evaluation.evaluate import LinkEvaluator, Metrics
 from graphtheta.tasks.evaluation.past import Past
-from graphtheta.tasks.triples.ranking import QueryBlock, Ranked, rank_block, score_blocks
+from graphtheta.tasks.triples.ranking import QueryBlock, RankedQueries, rank_block, score_blocks
 
 
 class RetrievalEvaluator(LinkEvaluator):
@@ -99,7 +99,7 @@ class RetrievalEvaluator(LinkEvaluator):
         return recall, ndcg
 
     def _retrieved(
-        self, model: Model, view: GraphView, asked: Ranked
+        self, model: Model, view: GraphView, asked: RankedQueries
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """Recall and NDCG of this worker's sources among some, by block."""
         comm = self.partition.halo_comm
@@ -169,7 +169,7 @@ def _reversed(partition: Partition, links: Positives) -> np.ndarray:
     )
 
 
-def _asked(partition: Partition, own: np.ndarray, link_keys: np.ndarray) -> Ranked:
+def _asked(partition: Partition, own: np.ndarray, link_keys: np.ndarray) -> RankedQueries:
     """The sources of some links as queries, with what is no candidate of each and what is to be
     ranked.
 
@@ -186,4 +186,4 @@ def _asked(partition: Partition, own: np.ndarray, link_keys: np.ndarray) -> Rank
     keys = np.union1d(link_keys[np.isin(link_keys // n, sources)], sources * np.int64(n) + sources)
     number = np.searchsorted(sources, keys // n)
     # queries of relation 0 for the end that links go to: the numbers of the nodes
-    return Ranked.sent(partition, sources, number, keys % n, np.isin(keys, own))
+    return RankedQueries.sent(partition, sources, number, keys % n, np.isin(keys, own))

@@ -44,7 +44,7 @@ from graphtheta.tasks.triples.positives import TriplePositives
 BLOCK = 1 << 21
 
 
-class Ranked(NamedTuple):
+class RankedQueries(NamedTuple):
     """Queries of a split, and their answers among the masters of this worker.
 
     Attributes:
@@ -63,7 +63,7 @@ class Ranked(NamedTuple):
     target: np.ndarray
 
     @classmethod
-    def of(cls, partition: Partition, triples: Triples, table: AnswerTable) -> Ranked:
+    def of(cls, partition: Partition, triples: Triples, table: AnswerTable) -> RankedQueries:
         """What to rank for the held-out triples that this worker contributes.
 
         Collective: all ranks of the partition.
@@ -85,7 +85,7 @@ class Ranked(NamedTuple):
         number: np.ndarray,
         node: np.ndarray,
         target: np.ndarray,
-    ) -> Ranked:
+    ) -> RankedQueries:
         """Queries of this worker, whose answers are sent to the owners of these nodes.
 
         Args:
@@ -155,11 +155,11 @@ class TripleEvaluator(LinkEvaluator):
         past: Past | None = None,
     ):
         super().__init__(partition, layers, task, links, past)
-        self._ranked = dict[str, list[tuple[Any, Ranked]]]()
+        self._ranked = dict[str, list[tuple[Any, RankedQueries]]]()
         for split, positives in links.items():
             if past is None:
                 self._ranked[split] = [
-                    (None, Ranked.of(partition, positives.triples, table_at(None)))
+                    (None, RankedQueries.of(partition, positives.triples, table_at(None)))
                 ]
                 continue
             of_times = [
@@ -167,7 +167,8 @@ class TripleEvaluator(LinkEvaluator):
                 for time in self.times[split]
             ]
             self._ranked[split] = [
-                (time, Ranked.of(partition, triples, table_at(time))) for time, triples in of_times
+                (time, RankedQueries.of(partition, triples, table_at(time)))
+                for time, triples in of_times
             ]
         self._reciprocal = links["test"].triples.sides != SIDES
 
@@ -242,7 +243,7 @@ class QueryBlock(NamedTuple):
         begin: Number of the first query.
         queries: The queries, [q] int64.
         scores: Of the queries and this worker's masters, [q, masters].
-        query, row, target: As in ``Ranked``, with positions in ``queries``.
+        query, row, target: As in ``RankedQueries``, with positions in ``queries``.
     """
 
     begin: int
@@ -257,7 +258,7 @@ def score_blocks(
     evaluator: LinkEvaluator,
     view: GraphView,
     model: Model,
-    ranked: Ranked,
+    ranked: RankedQueries,
     take: Callable[[QueryBlock], None],
 ) -> None:
     """Score all queries against all nodes, block by block.

@@ -28,11 +28,11 @@ from graphtheta.graph.schema.schema import Schema
 from graphtheta.graph.splits.several import choose_split
 from graphtheta.inference.forward.assembly import (
     Assembly,
+    AssemblyPurpose,
     Division,
     Measured,
     Passes,
     Prepared,
-    Purpose,
     assemble,
     divided,
 )
@@ -107,7 +107,7 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class ForTraining(Purpose):
+class ForTraining(AssemblyPurpose):
     """A model on a graph is put together to be trained.
 
     Attributes:

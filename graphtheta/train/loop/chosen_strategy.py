@@ -131,7 +131,7 @@ class Way(NamedTuple):
         return ", ".join(f"{key}={value}" for key, value in self.keys.items())
 
 
-class Choice(NamedTuple):
+class StrategyChoice(NamedTuple):
     """The job with the keys that were chosen, and a line that says why."""
 
     job: Job
@@ -201,7 +201,7 @@ def memory_of_machines(comm: Comm) -> int:
 
 def with_strategy(
     prepared: Prepared, partition: Partition, probe: Probe, task: Task, comm: Comm
-) -> Choice:
+) -> StrategyChoice:
     """The choice of a job with ``strategy=auto``. A run that is resumed goes on as it began.
 
     Args:
@@ -224,7 +224,7 @@ def with_strategy(
     return choice._replace(job=choice.job.change(out=str(job.folder)))
 
 
-def _recorded(job: Job, comm: Comm) -> Choice | None:
+def _recorded(job: Job, comm: Comm) -> StrategyChoice | None:
     """The choice of the run that a job resumes; None if there is none.
 
     Collective: all ranks of comm.
@@ -240,10 +240,10 @@ def _recorded(job: Job, comm: Comm) -> Choice | None:
     keys = comm.broadcast(keys)
     if not keys or keys.get("strategy") == AUTO:
         return None
-    return Choice(job.change(**keys), f"strategy={AUTO}: as the run in {job.folder} began")
+    return StrategyChoice(job.change(**keys), f"strategy={AUTO}: as the run in {job.folder} began")
 
 
-def choose_strategy(job: Job, probe: Probe, facts: Facts) -> Choice:
+def choose_strategy(job: Job, probe: Probe, facts: Facts) -> StrategyChoice:
     """Choose strategy, batch size and fan-out.
 
     Args:
@@ -273,7 +273,7 @@ def choose_strategy(job: Job, probe: Probe, facts: Facts) -> Choice:
         why = _reason(
             job=job, chosen=chosen, whole=whole, facts=facts, fitting=fitting, enough=enough
         )
-    return Choice(job.change(**chosen.keys), f"strategy={AUTO}: {chosen.name}, since {why}")
+    return StrategyChoice(job.change(**chosen.keys), f"strategy={AUTO}: {chosen.name}, since {why}")
 
 
 def _with_updates(job: Job, ways: list[Way]) -> list[Way]:

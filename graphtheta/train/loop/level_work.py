@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from graphtheta.base.costs import GATHERED, MULTIPLIED, SPARSE_MULTIPLIED
-from graphtheta.engine.layer.dry_run import Operation, Probe
+from graphtheta.engine.layer.dry_run import Probe, RowOperation
 from graphtheta.engine.layer.traffic import Widths
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.edge.cost import operation_flops
@@ -74,7 +74,7 @@ def row_work(probe: Probe, superstep: int, stage: str, density: float = 1.0) -> 
     )
 
 
-def reads_features(probe: Probe, o: Operation) -> bool:
+def reads_features(probe: Probe, o: RowOperation) -> bool:
     """Whether an operation is a product of the features: the first one, or one beside it."""
     first = next((each for each in probe.operations if is_product(each)), None)
     return (
@@ -84,11 +84,11 @@ def reads_features(probe: Probe, o: Operation) -> bool:
     )
 
 
-def _work(o: Operation) -> float:
+def _work(o: RowOperation) -> float:
     return operation_flops(PRIMITIVES.get(o.name), o.inputs, o.outputs[0]) / 2
 
 
-def is_product(o: Operation | Called) -> bool:
+def is_product(o: RowOperation | Called) -> bool:
     """Whether an operation multiplies matrices."""
     prim = PRIMITIVES.get(o.name)
     return prim is not None and prim.traits.work == "contraction"

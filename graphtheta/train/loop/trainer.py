@@ -26,7 +26,7 @@ from graphtheta.graph.data.scale import SCALES
 from graphtheta.inference.grown.trained import EARLIER_POSITIVE
 from graphtheta.inference.outputs.file import write_together
 from graphtheta.run.agreement.digest import changed, in_other_forms
-from graphtheta.run.checkpoints.checkpoint import Checkpoint, Manifest
+from graphtheta.run.checkpoints.checkpoint import Checkpoint, CheckpointManifest
 from graphtheta.run.checkpoints.keeper import Keeper, find_checkpoint, job_hash
 from graphtheta.run.checkpoints.lock import exclusive
 from graphtheta.run.checkpoints.progress import Pace, Progress, Result
@@ -482,7 +482,7 @@ class Trainer(Session):
     ) -> Checkpoint:
         content = {GRAPH + name: digest for name, digest in self.setup.digests.items()}
         state = self.training.state() | self._sizes | content | arrays
-        manifest = Manifest(
+        manifest = CheckpointManifest(
             step=self.step,
             counters={name: x for name, x in state.items() if isinstance(x, int)},
             progress=run.frozen(),
@@ -506,7 +506,7 @@ class Trainer(Session):
             "scaled_types": sum(len(scale.widths) for scale in scales),
         }
 
-    def _check_same(self, manifest: Manifest) -> None:
+    def _check_same(self, manifest: CheckpointManifest) -> None:
         """Check that a checkpoint belongs to this graph and to these batches.
 
         Raises:

@@ -12,8 +12,8 @@ each vector. Values of the row that edges share, such as its running sums, are l
 edges and stored after them. Values too wide for variables are processed in loops over scratch
 space.
 
-``Source`` collects lines, names and arguments; ``Values`` gives the text of an expression;
-``Registers`` saves values and sums; ``Gradients`` backpropagates; ``Messages`` computes totals;
+``KernelSource`` collects lines, names and arguments; ``Values`` gives the text of an expression;
+``Registers`` saves values and sums; ``GradientCode`` backpropagates; ``Messages`` computes totals;
 ``kernel`` puts these parts together. Elementwise operations have a scalar form. All others have a
 lowering, registered by operation (``lowering``) or by aggregator (``aggregate``) in the files that
 are imported here. ``boundary`` decides which residuals the first of the two backward kernels saves

@@ -11,7 +11,7 @@ from ...functions.dense import to_dense_p
 from ...functions.rows import expand_last_p
 from ...functions.shape import concat_p, cumsum_p, max_p, min_p, repeat_rows_p, sum_p
 from ..source.register_buffer import RegisterBuffer
-from .gradients import Gradients
+from .gradients import GradientCode
 from .lowering import Lowering, Structural, register
 from .registers import Registers, Text
 
@@ -41,7 +41,7 @@ class Concat(Lowering):
                     s.put(f"{array}[{row}, {s.map(q.at)}[0, {cell.start} + {i}]] = {x}[0, {i}]")
         return buffer
 
-    def backward(self, to: Gradients, e: Expr, g: Text) -> None:
+    def backward(self, to: GradientCode, e: Expr, g: Text) -> None:
         for part, where in zip(e.args, joined(e), strict=True):
             to.add(part, part.dims, lambda p, at=where: g(p.through(at)))  # type: ignore[misc]
 
@@ -70,7 +70,7 @@ class Cumulative(Lowering):
         text: Text = lambda p: r.values.text(e.args[0], p)
         return _summed(r, e, name, text, forwards=True)
 
-    def backward(self, to: Gradients, e: Expr, g: Text) -> None:
+    def backward(self, to: GradientCode, e: Expr, g: Text) -> None:
         name = f"cumulated{to.values.number[id(e)]}"
         buffer = _summed(to.registers, e, name, g, forwards=False)
         to.add(e.args[0], e.dims, buffer.get)
@@ -112,7 +112,7 @@ class SumOverAxes(Lowering):
         v = r.values
         return r.fold(reduced(e), a.dims, lambda p: v.text(a, p), r.total(name, e.dims))
 
-    def backward(self, to: Gradients, e: Expr, g: Text) -> None:
+    def backward(self, to: GradientCode, e: Expr, g: Text) -> None:
         where = reduced(e)
         to.add(e.args[0], e.args[0].dims, lambda p: g(p.through(where)))
 
@@ -158,7 +158,7 @@ class ExtremeOverAxes(Lowering):
             s.put(f"{winner}[0, i] = which")
         return buffer
 
-    def backward(self, to: Gradients, e: Expr, g: Text) -> None:
+    def backward(self, to: GradientCode, e: Expr, g: Text) -> None:
         s = to.source
         v = to.values
         a = e.args[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...autodiff.expr import Expr
 from ...functions.dropout import dropout_p
 from ..source.register_buffer import RegisterBuffer
-from .gradients import Gradients
+from .gradients import GradientCode
 from .lowering import Lowering, register
 from .registers import Registers, Text
 
@@ -34,7 +34,7 @@ class Dropout(Lowering):
         v.intermediates[n] = factor
         return buffer
 
-    def backward(self, to: Gradients, e: Expr, g: Text) -> None:
+    def backward(self, to: GradientCode, e: Expr, g: Text) -> None:
         v = to.values
         n = to.values.number[id(e)]
         to.add(

@@ -10,7 +10,7 @@ from ...autodiff.expr import Expr
 from ...functions.embedding import check_range, embedding_p, own_embedding_p
 from ..source.lane_slice import LaneSlice
 from ..source.register_buffer import RegisterBuffer
-from .gradients import Gradients
+from .gradients import GradientCode
 from .lowering import Lowering, register
 from .registers import Registers, Text
 from .values import TABLES, Values
@@ -38,7 +38,7 @@ class Embedding(Lowering):
                 buffer.set(cell.through(np.arange(width) + p * width), entry)
         return buffer
 
-    def backward(self, to: Gradients, e: Expr, g: Text) -> None:
+    def backward(self, to: GradientCode, e: Expr, g: Text) -> None:
         s = to.source
         v = to.values
         table = e.args[0]
@@ -71,7 +71,7 @@ class OwnEmbedding(Lowering):
         assert leaf is not None
         return self._row(r.values, e, name, leaf[0], r.values.row(e.args[0]))
 
-    def backward(self, to: Gradients, e: Expr, g: Text) -> None:
+    def backward(self, to: GradientCode, e: Expr, g: Text) -> None:
         v = to.values
         table = e.args[0]
         if id(table) not in to.on_path:

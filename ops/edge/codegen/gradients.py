@@ -15,7 +15,7 @@ from .lowering import lowering_of
 from .registers import MOST_STEPS, Registers, Text
 
 
-class Gradients:
+class GradientCode:
     """Gradients are text where they are used once, and register buffers where several are added.
 
     Attributes:

@@ -1,7 +1,7 @@
 """Generates a kernel: its parts inside loops over rows and edges, and its arguments in order.
 
 The forward kernel of ``edge.src.h * edge.weight``, summed, for an h of 2 numbers, with the section
-of ``Source`` that a line belongs to; lines without one are the same in every kernel:
+of ``KernelSource`` that a line belongs to; lines without one are the same in every kernel:
 
     for b in range(-(-share * n_blocks // shares), -(-(share + 1) * n_blocks // shares)):
         lo, hi = blocks[b], blocks[b + 1]
@@ -43,10 +43,10 @@ import numpy as np
 from ...autodiff.expr import Expr
 from ..program import Phase
 from ..source.lane_slice import slices
-from ..source.source import Source
+from ..source.source import KernelSource
 from .aggregate import aggregate_of, compiled_form
 from .boundary import Boundary, numbers, paths
-from .gradients import Gradients
+from .gradients import GradientCode
 from .lowering import lowering_of
 from .messages import Messages
 from .prefetch import lines_of_edge, prefetches, scattered_reads, side_by_side
@@ -236,14 +236,14 @@ def values_of(phase: Phase, variant: Variant) -> Values:
     """The values of a phase, with a source to write into."""
     lanes = 64 // np.dtype(variant.dtype).itemsize
     rolled = max(len(slices(e.dims, lanes)) for e in phase.order if e.rows) > MOST_VECTORS
-    return Values(Source(variant.dtype, rolled), phase, variant)
+    return Values(KernelSource(variant.dtype, rolled), phase, variant)
 
 
 def generate(phase: Phase, variant: Variant) -> Kernel:
     """The source of one kernel."""
     values = values_of(phase, variant)
     registers = Registers(values.source, values)
-    gradients = Gradients(registers)
+    gradients = GradientCode(registers)
     messages = Messages(registers, gradients)
     if variant.mode == "forward":
         registers.save(phase.roots)
@@ -257,7 +257,7 @@ def generate(phase: Phase, variant: Variant) -> Kernel:
     return _assembled(values)
 
 
-def _roots(phase: Phase, variant: Variant, gradients: Gradients) -> list[Expr]:
+def _roots(phase: Phase, variant: Variant, gradients: GradientCode) -> list[Expr]:
     """The values that a backward kernel evaluates."""
     if variant.residuals and not variant.saves:
         return gradients.load_residuals()

@@ -35,7 +35,7 @@ class Lowering:
         """Write the value of e.
 
         Args:
-            r: ``Registers`` of the kernel, with its ``Source`` and ``Values``.
+            r: ``Registers`` of the kernel, with its ``KernelSource`` and ``Values``.
             e: The expression.
             name: Name of the register buffer.
         """
@@ -45,7 +45,7 @@ class Lowering:
         """Write the gradients of the arguments of e.
 
         Args:
-            to: ``Gradients`` of the kernel, to which they are added.
+            to: ``GradientCode`` of the kernel, to which they are added.
             e: The expression.
             g: The text of its gradient by lane slice.
         """

@@ -7,7 +7,7 @@ from functools import partial
 from ..source.lane_slice import Shape
 from ..source.register_buffer import RegisterBuffer
 from .aggregate import compiled_form
-from .gradients import Gradients
+from .gradients import GradientCode
 from .registers import Registers, Text
 
 
@@ -19,7 +19,7 @@ class Messages:
         gradients: Where the gradients of the parts are added; used backward only.
     """
 
-    def __init__(self, registers: Registers, gradients: Gradients):
+    def __init__(self, registers: Registers, gradients: GradientCode):
         self.registers = registers
         self.values = registers.values
         self.source = registers.source

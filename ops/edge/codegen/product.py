@@ -11,7 +11,7 @@ from ...autodiff.expr import Expr
 from ...functions.dense import matmul_p
 from ..source.lane_slice import LaneSlice, Shape
 from ..source.register_buffer import RegisterBuffer
-from .gradients import Gradients
+from .gradients import GradientCode
 from .lowering import Lowering, register
 from .registers import Registers, Text
 from .values import Values
@@ -63,7 +63,7 @@ class Product(Lowering):
                     buffer.add(cell.through(np.arange(inner) + line * inner), f"x_{name} * {entry}")
         return buffer
 
-    def backward(self, to: Gradients, e: Expr, g: Text) -> None:
+    def backward(self, to: GradientCode, e: Expr, g: Text) -> None:
         s = to.source
         v = to.values
         r = to.registers
@@ -116,7 +116,7 @@ class Product(Lowering):
                 s.put(f"{buffer.name}[0, {h}] += number({total}(d{h}_{name}))")
         return buffer
 
-    def _own_columns_back(self, to: Gradients, e: Expr, g: Text) -> None:
+    def _own_columns_back(self, to: GradientCode, e: Expr, g: Text) -> None:
         """The gradient of the matrix of ``_own_columns``."""
         s = to.source
         v = to.values
@@ -164,7 +164,7 @@ class Product(Lowering):
             s.put(f"{'v' if size > 1 else 'x'}_{name} = {s.loads(size)}({array}, {row}, k_{name})")
             yield first
 
-    def _transposed(self, to: Gradients, e: Expr, g: Text) -> None:
+    def _transposed(self, to: GradientCode, e: Expr, g: Text) -> None:
         s = to.source
         v = to.values
         r = to.registers
@@ -194,7 +194,7 @@ class Product(Lowering):
                     f" {v.text(x, cell.through(row * k + along))}",
                 )
 
-    def _left(self, to: Gradients, e: Expr, g: Text) -> None:
+    def _left(self, to: GradientCode, e: Expr, g: Text) -> None:
         """The gradient of the left factor: an inner product with each row of the matrix."""
         s = to.source
         v = to.values

@@ -9,7 +9,7 @@ import numpy as np
 from ...autodiff.expr import Expr
 from ..source.lane_slice import LaneSlice, Shape, slices
 from ..source.register_buffer import RegisterBuffer
-from ..source.source import Source
+from ..source.source import KernelSource
 from .lowering import lowering_of
 from .values import Values
 
@@ -23,7 +23,7 @@ MOST_SUMMED = 16
 class Registers:
     """Writes values of the current edge, and sums over edges, into variables or scratch space."""
 
-    def __init__(self, source: Source, values: Values):
+    def __init__(self, source: KernelSource, values: Values):
         self.source = source
         self.values = values
         self.sums: dict[str, RegisterBuffer] = {}

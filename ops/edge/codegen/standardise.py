@@ -8,7 +8,7 @@ from ...autodiff.expr import Expr
 from ...functions.norm import standardise_p
 from ..source.lane_slice import LaneSlice
 from ..source.register_buffer import RegisterBuffer
-from .gradients import Gradients
+from .gradients import GradientCode
 from .lowering import Lowering, register
 from .registers import Registers, Text
 
@@ -46,7 +46,7 @@ class Standardise(Lowering):
         v.intermediates[v.number[id(e)]] = inverse
         return buffer
 
-    def backward(self, to: Gradients, e: Expr, g: Text) -> None:
+    def backward(self, to: GradientCode, e: Expr, g: Text) -> None:
         """(g - mean(g) - y mean(g y)) / deviation, over the last axis."""
         v = to.values
         r = to.registers

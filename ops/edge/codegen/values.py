@@ -10,7 +10,7 @@ from ...functions.embedding import own_embedding_p
 from ..program import Phase
 from ..source.lane_slice import LaneSlice, broadcast
 from ..source.register_buffer import RegisterBuffer
-from ..source.source import Source
+from ..source.source import KernelSource
 from .variant import Variant
 
 # ends the name of a column whose rows are tables, as the matrix of all rows of all tables
@@ -29,7 +29,7 @@ class Values:
         padded: Numbers of the edge values stored as ``TypedRows`` that are read as whole rows.
     """
 
-    def __init__(self, source: Source, phase: Phase, variant: Variant):
+    def __init__(self, source: KernelSource, phase: Phase, variant: Variant):
         self.source = source
         self.phase = phase
         self.variant = variant

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from .lane_slice import LaneSlice, Shape, slices
-from .source import Source
+from .source import KernelSource
 
 
 class RegisterBuffer:
@@ -24,7 +24,7 @@ class RegisterBuffer:
 
     def __init__(
         self,
-        source: Source,
+        source: KernelSource,
         name: str,
         shape: Shape,
         backing: tuple[str, str] | None = None,
@@ -42,14 +42,16 @@ class RegisterBuffer:
         self._number = {(int(c.at[0]), c.active): i for i, c in enumerate(self._cells)}
 
     @classmethod
-    def scratch(cls, source: Source, name: str, shape: Shape, dtype: str = "") -> RegisterBuffer:
+    def scratch(
+        cls, source: KernelSource, name: str, shape: Shape, dtype: str = ""
+    ) -> RegisterBuffer:
         """One in scratch space."""
         return cls(
             source, name, shape, (source.buffer(name, int(np.prod(shape)), dtype), "0"), dtype=dtype
         )
 
     @classmethod
-    def best(cls, source: Source, name: str, shape: Shape, dtype: str = "") -> RegisterBuffer:
+    def best(cls, source: KernelSource, name: str, shape: Shape, dtype: str = "") -> RegisterBuffer:
         """One in variables, unless the kernel works in loops."""
         return (
             cls.scratch(source, name, shape, dtype)

@@ -16,7 +16,7 @@ SECTIONS = ("top", "row", "edge", "end", "bottom")
 DEPTHS = {"top": 1, "row": 2, "edge": 3, "end": 2, "bottom": 1}
 
 
-class Source:
+class KernelSource:
     """Collects the lines of each section, and what must be allocated and passed for them.
 
     Args:

@@ -30,7 +30,7 @@ def auc(labels: np.ndarray, scores: np.ndarray) -> float:
     return float(np.mean(areas)) if areas else float("nan")
 
 
-def one_auc(column: Column) -> float | None:
+def one_auc(column: LabelScores) -> float | None:
     """The area of one column, the Mann-Whitney statistic; None without both kinds of rows."""
     positive, negative = column
     if not len(positive) or not len(negative):
@@ -62,7 +62,7 @@ def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
     return float(np.mean(precisions)) if precisions else float("nan")
 
 
-def one_average_precision(column: Column) -> float:
+def one_average_precision(column: LabelScores) -> float:
     """The average precision of one column, 0 without positives."""
     if column.has_nan:
         return float("nan")
@@ -111,7 +111,7 @@ def best_thresholds(labels: np.ndarray, scores: np.ndarray, goal: str) -> np.nda
     return np.array([_best_threshold(column, goal) for column in _columns(labels, scores)])
 
 
-def _best_threshold(column: Column, goal: str) -> float:
+def _best_threshold(column: LabelScores, goal: str) -> float:
     if column.has_nan or not len(column.positive):
         return 0.0
     measure = GOALS[goal]
@@ -131,7 +131,7 @@ def _best_threshold(column: Column, goal: str) -> float:
     return middle if middle < at else below
 
 
-class Column(NamedTuple):
+class LabelScores(NamedTuple):
     """The scores of one column of labels.
 
     Attributes:
@@ -165,16 +165,16 @@ class Cuts(NamedTuple):
     taken: np.ndarray
 
 
-def _columns(labels: np.ndarray, scores: np.ndarray) -> Iterator[Column]:
+def _columns(labels: np.ndarray, scores: np.ndarray) -> Iterator[LabelScores]:
     """The sorted scores of each column."""
     same_shape(labels, scores)
     width = labels.shape[1] if labels.ndim == 2 else 1
     for y, x in zip(labels.reshape(-1, width).T, scores.reshape(-1, width).T, strict=True):
         labelled = ~np.isnan(y) if y.dtype.kind == "f" else np.ones(len(y), bool)
-        yield Column(np.sort(x[y == 1]), np.sort(x[labelled & (y != 1)]))
+        yield LabelScores(np.sort(x[y == 1]), np.sort(x[labelled & (y != 1)]))
 
 
-def _cuts(column: Column) -> Cuts:
+def _cuts(column: LabelScores) -> Cuts:
     positive, negative = column
     first = np.flatnonzero(np.append(True, positive[1:] != positive[:-1])[: len(positive)])[::-1]
     score = positive[first]
@@ -182,7 +182,7 @@ def _cuts(column: Column) -> Cuts:
     return Cuts(score, true, true + len(negative) - negative.searchsorted(score, "left"))
 
 
-def _next_below(column: Column, score: np.generic) -> float:
+def _next_below(column: LabelScores, score: np.generic) -> float:
     """The highest score that is below a score; -inf if there is none."""
     last = [scores.searchsorted(score, "left") - 1 for scores in column]
     return max(

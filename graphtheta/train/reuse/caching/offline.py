@@ -23,7 +23,7 @@ class _Static(CachePolicy):
         return self._slots.find(keys)
 
 
-class Degree(_Static):
+class ByDegree(_Static):
     """Holds the rows of the nodes with the largest out-degrees.
 
     Source: PaGraph, https://doi.org/10.1145/3419111.3421281
@@ -35,7 +35,7 @@ class Degree(_Static):
         self._slots = LocalDirectory(scout.most_connected(capacity))
 
 
-class Probability(_Static):
+class ByProbability(_Static):
     """Holds the rows that most batches of a dry run of the sampler read.
 
     Args:

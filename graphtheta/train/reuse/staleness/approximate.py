@@ -24,7 +24,7 @@ PARTITION = "held_partition"
 StateArrays = dict[str, np.ndarray]
 
 
-class Reuse(ABC):
+class StaleValues(ABC):
     """Values of earlier steps that are used again: their state, and the knob that makes results
     more exact.
 
@@ -53,7 +53,7 @@ class Reuse(ABC):
         """
 
 
-class Approximate(Reuse):
+class Approximate(StaleValues):
     """A strategy whose views reuse values of earlier steps."""
 
     @abstractmethod

@@ -19,13 +19,13 @@ from graphtheta.engine.partition.exchange import Exchange, ToMasters, ToMirrors
 from graphtheta.engine.partition.message import Columns
 from graphtheta.engine.view.level import Level
 from graphtheta.engine.view.view import GraphView
-from graphtheta.train.reuse.staleness.approximate import Reuse, StateArrays
+from graphtheta.train.reuse.staleness.approximate import StaleValues, StateArrays
 
 # merges columns of some master rows into these
 Merge = Callable[[np.ndarray, Columns], None]
 
 
-class HaloExchange(Reuse):
+class HaloExchange(StaleValues):
     """How halo rows are exchanged.
 
     Attributes:
