@@ -42,6 +42,10 @@ TEXT_FILES = ("*.py", "*.md", "*.cfg", "*.toml", "*.yaml", "*.yml", "Makefile", 
 FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 TESTS = sorted(path for folder in ("tests", "bench") for path in (ROOT / folder).rglob("*.py"))
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+# that a value was found, made, held, known or kept does not say what it is
+SAYS_NOTHING = {"found", "made", "held", "known", "kept"}
+# the state of a ``HaloExchange``, which plug-ins return
+PUBLIC_METHODS = {"held"}
 
 
 @cache
@@ -262,6 +266,57 @@ def test_no_print_and_nothing_left_undone() -> None:
             if re.match(r"\s*# (import|from|def|return|if|for) .*[:)=]$", line):
                 faults.append(f"{path.relative_to(ROOT)}:{i} code in a comment: {line.strip()}")
     assert not faults, "\n".join(faults)
+
+
+def names_that_say_nothing(tree: ast.Module) -> list[tuple[int, str]]:
+    """Line and name of the variables, attributes, arguments and functions whose whole name is one
+    of the words.
+    """
+    methods = {
+        id(function)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for function in node.body
+        if isinstance(function, Function) and function.name in PUBLIC_METHODS
+    }
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.append((node.lineno, node.id))
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.append((node.lineno, node.attr))
+        elif isinstance(node, ast.arg):
+            names.append((node.lineno, node.arg))
+        elif isinstance(node, Function) and id(node) not in methods:
+            names.append((node.lineno, node.name))
+    return [(line, name) for line, name in names if name.strip("_").lower() in SAYS_NOTHING]
+
+
+def test_names_say_what_the_values_are() -> None:
+    faults = [
+        f"{path.relative_to(ROOT)}:{line} {name} does not say what the value is"
+        for path in FILES
+        for line, name in names_that_say_nothing(tree_of(path))
+    ]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("found = x", ["found"]),
+        ("_HELD: int = 0", ["_HELD"]),
+        ("for kept in x: x.known, self._made = kept", ["kept", "known", "_made"]),
+        ("def made(known, *, _held=0): return known", ["made", "known", "_held"]),
+        ("lambda *found: [made for made in found]", ["found", "made"]),
+        ("def held(): pass", ["held"]),
+        ("class Exchange:\n    def held(self): pass", []),
+        ("known_keys = x.kept + found(made=held)", []),
+    ],
+)
+def test_names_that_say_nothing_are_seen(text: str, names: list[str]) -> None:
+    seen = names_that_say_nothing(ast.parse(text))
+    assert sorted(name for _, name in seen) == sorted(names)
 
 
 def documented(doc: str) -> list[str]:
