@@ -64,7 +64,7 @@ def edge_blocks(
     )
     blocks = []
     # where the keys of each block begin; see end_keys
-    for number, (a, b) in enumerate(
+    for number, (src_begin, dst_begin) in enumerate(
         zip(
             (0, n_masters, n, n + n_masters),
             (0, n_masters, 2 * n_masters, n + n_masters),
@@ -73,11 +73,13 @@ def edge_blocks(
     ):
         src_kind = number & 1
         dst_kind = number >> 1
-        in_ptr = in_bounds[b : b + sizes[dst_kind] + 1]
-        out_ptr = out_bounds[a : a + sizes[src_kind] + 1]
+        in_ptr = in_bounds[dst_begin : dst_begin + sizes[dst_kind] + 1]
+        out_ptr = out_bounds[src_begin : src_begin + sizes[src_kind] + 1]
         start = int(in_ptr[0])
         part = slice(in_ptr[0], in_ptr[-1])
-        for x, lowest in ((in_src, a), (out_dst, b), (out_edge, start)) if number else ():
+        for x, lowest in (
+            ((in_src, src_begin), (out_dst, dst_begin), (out_edge, start)) if number else ()
+        ):
             x[part] -= lowest
         blocks.append(
             EdgeBlock(

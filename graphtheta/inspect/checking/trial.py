@@ -163,11 +163,13 @@ def fitting(
     sizes = list(dict.fromkeys(p.shape[0] for p in parameters if p.shape)) or [4]
     dtype = parameters[0].dtype if parameters else np.dtype(np.float64)
     reasons: dict[str, GraphThetaError] = {}
-    for a in [d_in] if d_in is not None else sizes:
-        for b in [d_edge] if d_edge is not None else sizes:
+    for node_width in [d_in] if d_in is not None else sizes:
+        for edge_width in [d_edge] if d_edge is not None else sizes:
             try:
-                case, unknown = _case(a, b, samples, draw=0).with_loops(loops, model)
-                other, _ = _case(a, b, samples, draw=1).with_loops(loops, model)
+                case, unknown = _case(node_width, edge_width, samples, draw=0).with_loops(
+                    loops, model
+                )
+                other, _ = _case(node_width, edge_width, samples, draw=1).with_loops(loops, model)
                 partition = build_partition(case.graph, SerialComm(), dtype=dtype)
                 dry_run = probe(model, partition)
                 check_loops(model, partition, unknown)

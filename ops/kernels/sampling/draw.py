@@ -215,26 +215,30 @@ def choose(  # type: ignore[no-untyped-def]
     n = read = bounds[first]
     for g in range(first, last):
         view = _view_of(g, views, view)
-        a, b = begin[g], end[g]
-        d = degree[row_of[g]] if len(position) else b - a
+        start, stop = begin[g], end[g]
+        size = degree[row_of[g]] if len(position) else stop - start
         before = n
-        if a < b and (replace or d > k):
-            h = draw(keys[view], ids[row_of[g]])
-            m = (
-                _with(h=h, k=k, d=d, drawn=drawn, times=times, table=table, number=number)
+        if start < stop and (replace or size > k):
+            stream = draw(keys[view], ids[row_of[g]])
+            n_drawn = (
+                _with(h=stream, k=k, d=size, drawn=drawn, times=times, table=table, number=number)
                 if replace
-                else _without(h=h, k=k, d=d, drawn=drawn, table=table)
+                else _without(h=stream, k=k, d=size, drawn=drawn, table=table)
             )
-            each = d / k
-            for i in range(m):
-                e = a + drawn[i] if d == b - a else _find(position, a, b, drawn[i])
+            each = size / k
+            for i in range(n_drawn):
+                e = (
+                    start + drawn[i]
+                    if size == stop - start
+                    else _find(position, start, stop, drawn[i])
+                )
                 if e >= 0:
                     if len(listed):
                         prefetch(listed, e, 0)  # type: ignore[call-arg]
                     at[n], weight[n] = e, times[i] * each
                     n += 1
         else:
-            for e in range(a, b):
+            for e in range(start, stop):
                 at[n] = e
                 weight[n] = 1.0
                 n += 1
