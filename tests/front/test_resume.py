@@ -330,7 +330,7 @@ def test_a_refused_job_is_told_words_that_resume_the_run() -> None:
             for of_run, other in (jobs, jobs[::-1]):
                 if job_hash(of_run) == job_hash(other):
                     continue
-                manifest = checkpoint.Manifest(
+                manifest = checkpoint.CheckpointManifest(
                     step=1,
                     counters={},
                     progress=Progress(),

@@ -98,7 +98,7 @@ def _tables() -> list[dict[Any, Any]]:
 PLANTED = (
     Planted(
         "a gradient with a wrong sign",
-        "edge.codegen.gradients:Gradients.pass_through",
+        "edge.codegen.gradients:GradientCode.pass_through",
         'return "(" + rule',
         'return "-(" + rule',
     ),
@@ -141,7 +141,7 @@ PLANTED = (
     ),
     Planted(
         "saved residuals cleared before they are stored",
-        "edge.codegen.gradients:Gradients.store_residuals",
+        "edge.codegen.gradients:GradientCode.store_residuals",
         "self.buffer(e).fill_up()",
         'self.buffers[n] = self.registers.total(f"r{n}", e.dims); self.buffers[n].fill_up()',
     ),
