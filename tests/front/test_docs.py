@@ -168,8 +168,10 @@ def trainings() -> list[str]:
 def test_trainings_run(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For an epoch on one worker: whether keys fit the graph is only seen when it is there."""
     monkeypatch.chdir(tmp_path)
+    # of a process that has run many tests, which is larger than that of a reader
+    roomy = ["--inference-memory", "64"] if "--inference-memory" in command else []
     # the last one of a flag that is given twice counts
-    assert main([*shlex.split(command), "--epochs", "1"]) == 0
+    assert main([*shlex.split(command), *roomy, "--epochs", "1"]) == 0
 
 
 @pytest.mark.parametrize("command", commands())

@@ -155,7 +155,10 @@ def outcome(read):
 def test_every_index_gives_what_numpy_gives(array, data):
     values = whole(array)
     key = data.draw(indices(values.shape))
-    assert outcome(lambda: array[key]) == outcome(lambda: values[key])
+    found, wanted = outcome(lambda: array[key]), outcome(lambda: values[key])
+    # numbers that are broadcast with nothing, as in x[False, [7]], are not checked by NumPy
+    unchecked = found == "IndexError" and wanted != found and not np.prod(wanted[0])
+    assert found == wanted or unchecked
 
 
 def test_one_number_is_a_number(array):
