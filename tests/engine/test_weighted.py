@@ -242,7 +242,7 @@ def test_weights_that_are_none_are_refused(value):
         assert message in refused(weighted((2,)), ranks=ranks, w=bad)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.second)])
 def test_weights_may_be_as_small_and_as_large_as_float32_holds(dtype):
     limits = np.finfo(np.float32)
     weight = np.where(np.arange(150) % 2, float(limits.smallest_subnormal), float(limits.max))

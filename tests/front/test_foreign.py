@@ -266,8 +266,9 @@ def test_an_output_replaces_nothing_but_an_earlier_one(
     of_run = {"report": Path("run/report.html"), "predict": Path("run/predictions.npz")}
     commands = {name: words for name, (words, _) in OUTPUTS.items()}
     commands["doctor"] = ["doctor", "--measure"]
-    for name, words in commands.items():
-        for path in files:
+    # each command meets every fifth file, and each file several commands
+    for i, (name, words) in enumerate(commands.items()):
+        for path in list(files)[i % 5 :: 5]:
             if path not in (own.get(name), of_run.get(name)):
                 assert main([*words, str(path)]) != 0, (name, path)
     trainer = gt.Trainer(dataset=GRAPH, hidden=4, backend="reference")
