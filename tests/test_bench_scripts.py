@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from graphs import papers, random_graph
+from speed import MACHINE
 
 import graphtheta as gt
-from graphtheta.inspect.planning.machine import Machine
-from graphtheta.inspect.planning.work import PARTS
 from graphtheta.ops import PRIMITIVES
 
 TESTS = Path(__file__).resolve().parent
@@ -188,19 +187,6 @@ def values(bench: Any, patch: pytest.MonkeyPatch) -> None:
     bench.GRAPHS["cora"] = bench.Case(SMALL)
 
 
-MACHINE = Machine(
-    seconds=(1e-9,) * len(PARTS),
-    crowded=1.0,
-    wake=0.0,
-    together=(1.0, 1.0),
-    message=0.0,
-    collective=0.0,
-    latency=0.0,
-    byte=0.0,
-    wire=0.0,
-    cores=2,
-    error=0.0,
-)
 TINY = f"--graph {SMALL}"
 FEW = f"--graphs {SMALL} --workers 2 --fanout 3,2 --targets 8"
 # by script, or by script and what is run of it

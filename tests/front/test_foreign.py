@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from speed import MACHINE
 
 import graphtheta as gt
 from graphtheta.__main__ import main
@@ -256,6 +257,11 @@ def test_an_output_replaces_nothing_but_an_earlier_one(
 ) -> None:
     shutil.copytree(made, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
+    for command in ("plan", "simulate"):
+        monkeypatch.setattr(f"graphtheta.cli.{command}.machine", lambda again=False: MACHINE)
+    monkeypatch.setattr("graphtheta.cli.plan.recorded_speed", lambda: MACHINE)
+    # a plan would run again in a process of its own
+    monkeypatch.setattr("graphtheta.ops.compile.jit.n_compiled", lambda: 0)
     assert main(["report", "run"]) == 0
     own = {name: Path(f"{name}{ending}") for name, (_, ending) in OUTPUTS.items()}
     for name, (words, _) in OUTPUTS.items():
