@@ -5,7 +5,8 @@ from __future__ import annotations
 from graphtheta.inspect.planning.machine import Machine
 from graphtheta.inspect.planning.work import PARTS
 
-MACHINE = Machine(
+# messages and threads take no time
+IDEAL = Machine(
     seconds=(1e-9,) * len(PARTS),
     crowded=1.0,
     wake=0.0,

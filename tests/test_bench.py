@@ -6,16 +6,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from speed import IDEAL
 
 import graphtheta as gt
-from graphtheta.inspect.planning.machine import Machine
 from graphtheta.inspect.planning.plan import Row
 from graphtheta.inspect.planning.skeleton import skeleton
 from graphtheta.inspect.planning.work import NODES, PARTS, UPDATE_PASSES
@@ -762,19 +762,7 @@ def test_gradients_and_updates_of_a_larger_graph_count_once(
     from scaled import Larger
 
     # only node bytes take time; "bytes" are those of halo moves and of sums of gradients
-    speed = Machine(
-        seconds=tuple(1e-9 * (part == NODES) for part in range(len(PARTS))),
-        crowded=1.0,
-        wake=0.0,
-        together=(1.0, 1.0),
-        message=0.0,
-        collective=0.0,
-        latency=0.0,
-        byte=0.0,
-        wire=0.0,
-        cores=2,
-        error=0.0,
-    )
+    speed = replace(IDEAL, seconds=tuple(1e-9 * (part == NODES) for part in range(len(PARTS))))
     job = gt.Job(dataset="ring:n=64", model="gcn", hidden=8, backend="reference", keep=0)
     held = skeleton(job, gt.load("ring:n=64"))
     parameters = sum(p.value.nbytes for p in held.prepared.model.parameters())

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from graphs import papers, random_graph
-from speed import MACHINE
+from speed import IDEAL
 
 import graphtheta as gt
 from graphtheta.ops import PRIMITIVES
@@ -161,7 +161,7 @@ def plan(bench: Any, patch: pytest.MonkeyPatch) -> None:
     bench.GRAPHS["cora"] = (SMALL, {"hidden": 4})
     bench.STRATEGIES = {"mini": {"batch_size": 8, "fanout": "3,2"}}
     bench.EPOCHS, bench.LEAST_SECONDS = 1, 0.0
-    bench.machine = lambda again=False: MACHINE
+    bench.machine = lambda again=False: IDEAL
 
     def answer(*words: object) -> Any:
         said = io.StringIO()
@@ -175,7 +175,7 @@ def plan(bench: Any, patch: pytest.MonkeyPatch) -> None:
 
 def simulate(bench: Any, patch: pytest.MonkeyPatch) -> None:
     bench.GRAPH, bench.SLOWED, bench.LEAST_SECONDS = SMALL, bench.SLOWED[:1], 0.0
-    bench.machine = lambda again=False: MACHINE
+    bench.machine = lambda again=False: IDEAL
 
 
 def typed_features(bench: Any, patch: pytest.MonkeyPatch) -> None:

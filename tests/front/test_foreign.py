@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from speed import MACHINE
+from speed import IDEAL
 
 import graphtheta as gt
 from graphtheta.__main__ import main
@@ -258,8 +258,8 @@ def test_an_output_replaces_nothing_but_an_earlier_one(
     shutil.copytree(made, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
     for command in ("plan", "simulate"):
-        monkeypatch.setattr(f"graphtheta.cli.{command}.machine", lambda again=False: MACHINE)
-    monkeypatch.setattr("graphtheta.cli.plan.recorded_speed", lambda: MACHINE)
+        monkeypatch.setattr(f"graphtheta.cli.{command}.machine", lambda again=False: IDEAL)
+    monkeypatch.setattr("graphtheta.cli.plan.recorded_speed", lambda: IDEAL)
     # a plan would run again in a process of its own
     monkeypatch.setattr("graphtheta.ops.compile.jit.n_compiled", lambda: 0)
     assert main(["report", "run"]) == 0

@@ -17,6 +17,7 @@ import graphs
 import numba
 import numpy as np
 import pytest
+from speed import IDEAL
 
 import graphtheta as gt
 from graphtheta.__main__ import main
@@ -90,19 +91,7 @@ def test_the_cost_of_threads_is_found_in_steps_on_all_of_them() -> None:
         load_of({NODES: share * times * wake * 1e9, PRODUCT: (1 - share) * times * wake * 1e9}, 8.0)
         for share, times in ((0.0, 0.7), (0.2, 3.0), (0.5, 8.0), (0.9, 20.0), (0.7, 2.0))
     ]
-    made = Machine(
-        seconds=UNIT,
-        crowded=crowded,
-        wake=wake,
-        together=(1.0, 1.0),
-        message=0.0,
-        collective=0.0,
-        latency=0.0,
-        byte=0.0,
-        wire=0.0,
-        cores=2,
-        error=0.0,
-    )
+    made = replace(IDEAL, seconds=UNIT, crowded=crowded, wake=wake)
     alone = [float(load.total @ UNIT) for load in loads]
     steps = np.stack([alone, [made.compute(load, 1)[0] for load in loads]], axis=1)
     np.testing.assert_allclose(_threads(loads, steps, np.array(UNIT), 2), (wake, crowded))
